@@ -59,7 +59,7 @@ def under_pointer(page, shape, q, k):
 )
 def test_one_control_shows_what_counts(page, site, by, layer):
     opened(page, f"{site}{ATTEND}&l=0&h=0", "decoder cross/0/0/heat")
-    page.get_by_label("What counts, by …").select_option(by)
+    page.get_by_label("What counts, by method").select_option(by)
     page.wait_for_selector(f"html[data-ready='decoder cross/{by}/heat']")
     assert f"by={by}" in page.url
     exact = numbers(page, site, by, layer)

@@ -137,3 +137,15 @@ def test_a_head_is_found_by_what_it_looks_at_and_muted(page, site):
     ]
     assert set(page.locator(".read .track").evaluate_all("(all) => all.map((one) => one.offsetWidth)")) == {0}
     assert all(cell.endswith(" %") for cell in page.locator(".places tbody td:nth-child(3)").all_inner_texts())
+
+
+def test_links_name_the_head_and_mark_what_is_chosen_in_the_colour_of_no_head(page, site):
+    opened(page, site, "&v=links&h=1")
+    assert "head 2 takes" in page.locator(".say").inner_text()
+    assert "head" in page.locator(".legend", has_text="Width is the weight").inner_text()
+    colour = "(all) => all.map((one) => getComputedStyle(one).borderColor)"
+    heads = page.locator(".chip").evaluate_all(colour)
+    (chosen,) = set(page.locator(".token.chosen:visible, .said .on:visible").evaluate_all(colour)) or {""}
+    strong = page.locator(".say strong").first.evaluate("(one) => getComputedStyle(one).color")
+    assert strong not in heads
+    assert chosen not in heads

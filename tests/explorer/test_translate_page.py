@@ -154,6 +154,13 @@ def test_a_beam_shows_its_own_hypothesis(page, site, lines):
     assert rows(page) == [beam["text"] for beam in path_of(lines["run"], best)]
     page.go_back()
     assert f"nd={other['id']}" in page.url
+    back = page.get_by_role("button", name="the best hypothesis")
+    back.wait_for()
+    # nothing leads to the best from a leaf of it
+    first = path_of(lines["run"], best)[0]["id"]
+    page.locator(f".leaf[data-id='{first}']").click()
+    back.wait_for(state="hidden")
+    assert f"nd={first}" in page.url
 
 
 def test_another_token_is_forced_and_released(page, site):

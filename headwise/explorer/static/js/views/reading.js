@@ -10,6 +10,7 @@ import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { learn, phrase, sentences, t } from "../strings.js";
+import { headName } from "../titles.js";
 import { WORDS } from "../words/reading.js";
 import { chosen, sentence } from "./heat.js";
 import { spelled } from "./spelled.js";
@@ -105,13 +106,14 @@ export function mount(place, head, trace, group) {
     const [from, to] = pair(q, k);
     const hidden = kinds.includes("nodes") ? "say_strangers" : "say_hidden";
     const template = row[k] === -Infinity ? hidden : rolled(group) ? "say_rollout" : `say_${group.kind}`;
+    const ofHead = headName(state.place(group).head);
     const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
     const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const [facts, full] = [h("dl", { class: "facts" }, measures(row)), fullOf(row[order[0]])];
     const meant = h("p", { class: "note" }, facts.childNodes.length ? t("facts_note") : "");
     fill(
       body,
-      h("p", { class: "say" }, closed(phrase(template, strong(from), strong(percent(row[k], 1)), strong(to)))),
+      h("p", { class: "say" }, closed(phrase(template, strong(from), strong(percent(row[k], 1)), strong(to), ofHead))),
       largest < 0 || row[k] === -Infinity
         ? null
         : h("p", {}, closed(phrase("say_most", percent(row[largest], 1), h("bdi", {}, pair(q, largest)[1])))),

@@ -77,12 +77,16 @@ export function options(search, open, stop, again) {
     ),
     h(
       "button",
-      { hidden: () => !search.value.it.beams.has(state.node.value), onclick: () => (state.node.value = -1) },
+      { hidden: () => onBest(search.value), onclick: () => (state.node.value = -1) },
       () => `↶ ${t("the_best")}`,
     ),
   );
   return { node, end: () => selects.forEach((one) => one.end()) };
 }
+
+/** Whether the best hypothesis is shown, so that nothing leads back to it. @param {Shown} search */
+const onBest = ({ it, best }) =>
+  !it.beams.has(state.node.value) || pathTo(it, best).some(({ id }) => id === state.node.value);
 
 /** The tokens that are forced, as they are written. @param {Shown} search */
 function names({ it, best }) {

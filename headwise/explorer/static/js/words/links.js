@@ -9,8 +9,8 @@ export const WORDS = {
     "点击：显示或隐藏。双击，或 Shift 加点击：只看此头。",
   ],
   links_note: [
-    "Width is the weight; the blocks beside a word are its share in each head.",
-    "线宽即权重；词旁的色块为它在各头中的份额。",
+    "Width is the weight; the blocks, by number of head, are the shares of the row or column that is drawn full.",
+    "线宽即权重；色块上方为头的编号，色块为加深的那一行（列）在该头中的份额。",
   ],
   links_note_part: [
     "Width is the weight; the numbers are shares{0} of the row that is drawn full. Click a token to see its row.",

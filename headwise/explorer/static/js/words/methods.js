@@ -3,7 +3,7 @@
 
 /** @type {Record<string, [string, string]>} */
 export const WORDS = {
-  by: ["What counts, by …", "归因方法……"],
+  by: ["What counts, by method", "归因方法"],
   by_norms: ["Norms", "范数"],
   by_rollout: ["Rollout", "注意力展开"],
   by_alti: ["ALTI", "ALTI"],
