@@ -69,7 +69,8 @@ function table(matrix) {
   const share = Boolean(matrix.share) && !values.some((row) => row.some((value) => value < 0 && value > -Infinity));
   const describe = (/** @type {number} */ row, /** @type {number} */ column) => {
     const value = values[row][column];
-    const number = value === -Infinity ? `−∞, ${t(state.best() === "graph" ? "strangers" : "forbidden")}` : significant(value, 5);
+    const number =
+      value === -Infinity ? `−∞, ${t(state.best() === "graph" ? "strangers" : "forbidden")}` : significant(value, 5);
     return `${matrix.symbol} ${rows[row]}, ${columns ? columns[column] : column + 1}: ${number}`;
   };
   const written = (/** @type {number} */ value) =>

@@ -5,10 +5,7 @@
 export const WORDS = {
   say_cross: ["To write {0}, {3} takes {1} of its values from {2}.", "写出 {0} 时，{3}有 {1} 的值取自 {2}。"],
   say_self: ["At {0}, {3} takes {1} of its values from {2}.", "在 {0} 处，{3}有 {1} 的值取自 {2}。"],
-  say_pooled: [
-    "For the answer {0}, {3} takes {1} of its values from {2}.",
-    "对于输出 {0}，{3}有 {1} 的值取自 {2}。",
-  ],
+  say_pooled: ["For the answer {0}, {3} takes {1} of its values from {2}.", "对于输出 {0}，{3}有 {1} 的值取自 {2}。"],
   say_rollout: ["Through all layers, {0} takes {1} from {2}.", "贯穿各层，{0} 有 {1} 取自 {2}。"],
   say_most: ["More, {0}, comes from {1}.", "更多的 {0} 取自 {1}。"],
   say_hidden: ["{0} cannot attend to {2}: the mask hides it.", "{0} 不能关注 {2}：掩码将其遮住。"],
