@@ -76,7 +76,7 @@ def test_it_opens_on_what_a_translation_reads_and_on_the_cell_that_tells_most(pa
     said = page.locator("p.say").inner_text()
     share = f"{100 * words[q, k]:.1f} %"
     names = named(group["queries"], q), named(group["keys"], k)
-    assert said == f"To write {names[0]}, head 1 takes {share} of its values from {names[1]}."
+    assert said == f"To write {names[0]}, head {head + 1} takes {share} of its values from {names[1]}."
     chosen = page.locator(".axis .on").all_inner_texts()
     assert sorted(chosen) == sorted(names)
     # nothing of it is in the address, so another head shows its own cell

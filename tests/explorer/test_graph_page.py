@@ -377,10 +377,3 @@ def test_a_class_and_its_probability_are_told_apart(page, site):
     opened(page, site, "#/graph?m=node-classify&x=n2&lang=zh", "graph/")
     assert re.search(r"共 24 个节点，画出 \d+ 个。", page.locator("main").inner_text())
     assert re.match(r"n2 有 [\d.]+ % 的值取自 ", page.locator(".graph .say").inner_text())
-
-
-def test_a_matrix_of_trace_hides_pairs_as_no_neighbours(page, site):
-    opened(page, site, f"#/trace?m=graph-regress&tr=mask&x={quote(RING)}", "")
-    hidden = page.locator("td.hidden-pair").first
-    hidden.wait_for()
-    assert hidden.get_attribute("title").endswith("−∞, not neighbours")
