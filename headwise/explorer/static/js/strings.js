@@ -23,12 +23,7 @@ export const named = (/** @type {string} */ family, /** @type {string} */ name) 
 /** Sentences behind each other; those that are empty are left out. @param {...string} all */
 export const sentences = (...all) => all.filter(Boolean).join(language.value === "zh" ? "" : " ");
 
-/**
- * The same in parts, so that a value may be an element.
- * @param {string} name
- * @param {...any} values
- * @returns {any[]}
- */
+/** The same in parts, so that a value may be an element. @param {string} name @param {...any} values */
 export function phrase(name, ...values) {
   const words = (knows(name) ? known[name] : [name, name])[language.value === "zh" ? 1 : 0];
   return words.split(/\{(\d)\}/).map((part, at) => (at % 2 ? values[Number(part)] : part));

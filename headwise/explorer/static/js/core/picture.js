@@ -21,7 +21,7 @@ const SPACE = "http://www.w3.org/2000/svg";
 /** Letters and one mark for each cell of a larger matrix would be a file that nothing opens. */
 export const MOST_CELLS = 128 * 128;
 
-/** @param {Picture} picture @returns {string} */
+/** @param {Picture} picture */
 export function toSvg(picture) {
   const made = (/** @type {string} */ tag, /** @type {Record<string, any>} */ values) => {
     const node = document.createElementNS(SPACE, tag);

@@ -69,19 +69,14 @@ export function best(search) {
   return top;
 }
 
-/** The beams from the first token to this one. @param {Search} search @param {number} id @returns {Beam[]} */
+/** The beams from the first token to this one. @param {Search} search @param {number} id */
 export function pathTo(search, id) {
   const found = [];
   for (let beam = search.beams.get(id); beam; beam = search.beams.get(beam.parent)) found.unshift(beam);
   return found;
 }
 
-/**
- * What was likely where a beam was chosen; empty where that is not known.
- * @param {Search} search
- * @param {Beam} beam
- * @returns {Likely[]}
- */
+/** What was likely where a beam was chosen; empty where that is not known. @param {Search} search @param {Beam} beam */
 export function likelyAt(search, beam) {
   const step = search.steps[beam.t];
   return step ? step.likely[step.ids.indexOf(beam.parent)] || [] : [];

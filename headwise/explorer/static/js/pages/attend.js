@@ -41,7 +41,7 @@ const SETTLED = 120;
 /** What the window has room for; it changes with the window. What is read as text follows its width alone. */
 const [screen, across] = [signal(""), signal(0)];
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const small = h("section", { class: "panel", "aria-label": () => t("heads") });
   const large = h("section", { class: "panel wide" });

@@ -69,7 +69,7 @@ const nearest = (steps, step) =>
     steps.findLastIndex((one) => one <= step),
   );
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   playing.value = false;
   const bar = h("div", { class: "tabs" });

@@ -28,7 +28,7 @@ learn(WORDS);
  * ArrayLike<number>, entropies: any, at: number, head: number, title: string, path: string }} Seen
  */
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const top = h("div");
   const [answerLine, bar] = [h("div", { class: "answer-line" }), h("div", { class: "tabs" })];

@@ -29,7 +29,7 @@ const COMMANDS = {
 const TYPED = new Set(["text", "node", "molecule"]);
 const PAGES = ["attend", "trace", "translate", "vision", "graph", "positions", "compare", "film"];
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   return effect(() => {
     const meta = state.meta.value;

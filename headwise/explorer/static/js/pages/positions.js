@@ -40,7 +40,7 @@ const runsWith = (one) =>
 /** @param {string} name */
 const found = (name) => schemes.value.find((one) => nameOf(one) === name);
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const top = h("div", { class: "tabs sliding" });
   const sides = [state.first, state.second].map((chosen) => ({ chosen, node: h("section", { class: "panel half" }) }));

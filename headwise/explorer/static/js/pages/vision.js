@@ -32,7 +32,7 @@ const NARROW = 760;
  * number }} Seen
  */
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const top = h("div");
   const [answerLine, tabs] = [h("div", { class: "answer-line" }), h("div", { class: "tabs" })];

@@ -34,7 +34,6 @@ const together = signal(true);
 /**
  * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
  * @param {state.Trace} trace @param {state.Group} group
- * @returns {() => void}
  */
 export function mount(node, read, trace, group) {
   const by = state.by.value;

@@ -23,7 +23,6 @@ const WIDEST = 32000;
  * @param {HTMLElement} place @param {import("../core/search.js").Search} search
  * @param {import("../core/tree.js").Layout} found where its beams stand
  * @param {{ step: () => number, path: () => Set<number>, choose: (id: number) => void }} follow what is shown now
- * @returns {() => void}
  */
 export function mount(place, search, found, follow) {
   const canvas = h("canvas", { class: "branches", "aria-hidden": "true" });

@@ -18,7 +18,7 @@ const EDGE = { left: 58, right: 12, top: 12, bottom: 34 };
  * device: string, dtype: string, heads: number, d: number }} Measured
  */
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   let alive = true;
   let end = () => {};

@@ -25,11 +25,7 @@ const [CLEARLY, RATHER, HARDLY, GAP] = [7, 5, -0.5, 4];
 /** Pixels by which another atom is further from a number than its own. */
 const NEARER = 6;
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {Part} part
- * @param {How} how
- */
+/** @param {HTMLCanvasElement} canvas @param {Part} part @param {How} how */
 export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, band, letters }) {
   const dots = window.devicePixelRatio || 1;
   const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
@@ -143,7 +139,7 @@ function besideOf(spots, bonds, q, k, half, band) {
 /**
  * The number of each atom that its bonds leave room for.
  * @param {Part} part @param {number[][]} spots @param {number[][]} boxes of the atoms @param {number[]} field its width
- * and height @param {number} letters pixels of one @returns {Numbered[]}
+ * and height @param {number} letters pixels of one
  */
 export function numbersOf(part, spots, boxes, field, letters) {
   /** @type {Numbered[]} */

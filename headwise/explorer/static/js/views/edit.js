@@ -38,7 +38,7 @@ export const swapName = (swap) => t(`swap_${swap.split("~")[0]}`, swap.split("~"
 /** @param {string} mask @param {string | number} width */
 const maskName = (mask, width) => t(`mask_of_${mask}`, width);
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const list = h("ol", { class: "edits" });
   const told = h("div", { class: "change", role: "region", "aria-label": () => t("change") });

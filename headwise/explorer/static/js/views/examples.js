@@ -15,7 +15,7 @@ learn(WORDS);
 
 const MOST = 8 * 2 ** 20;
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   // a page that was saved has one input
   if (inside()) return () => {};

@@ -8,7 +8,7 @@ import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   let alive = true;
   let end = () => {};

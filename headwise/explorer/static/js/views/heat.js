@@ -12,7 +12,6 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
-import { say } from "./heard.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as zooming from "./zooming.js";
@@ -304,7 +303,7 @@ export function choose({ q, k }, head) {
     state.query.value = rows && q >= 0 ? rows[q][0] : q;
     state.key.value = columns && k >= 0 ? columns[k][0] : k;
   });
-  say(told(q, k, head), Boolean(head.spoken || document.querySelector(".attend > .read:not([hidden]) .say")));
+  state.say(told(q, k, head), Boolean(head.spoken || document.querySelector(".attend > .read:not([hidden]) .say")));
 }
 
 /** @param {number} q @param {number} k @param {Head} head */

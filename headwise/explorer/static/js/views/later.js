@@ -10,7 +10,6 @@ const REST = 1200;
  * Mounts a view when it has come, unless its place is gone by then.
  * @param {() => Promise<any>} load
  * @param {...any} what it is mounted with
- * @returns {() => void}
  */
 export function later(load, ...what) {
   let [end, alive] = [() => {}, true];

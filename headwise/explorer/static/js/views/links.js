@@ -69,10 +69,7 @@ export function shownHeads(group) {
   return all.filter((one) => one === head || named.includes(one));
 }
 
-/**
- * What the links show besides the chosen head.
- * @param {state.Trace} trace @param {state.Group} group
- */
+/** What the links show besides the chosen head. @param {state.Trace} trace @param {state.Group} group */
 export async function more(trace, group) {
   const { head } = state.place(group);
   const { special = [] } = spelled(trace, group).keys;
@@ -133,13 +130,13 @@ export function strongestOf(lines) {
  * {number} at */
 const partOf = (held, pair, at) => pair[held ? held[at][0] : at];
 
-/** @param {Heads} head @returns {Coloured[]} */
+/** @param {Heads} head */
 export const colouredOf = (head) => head.coloured || [{ head: 0, place: 0, weights: head.weights }];
 
-/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+/** @param {HTMLElement} place @param {Heads} head */
 export const mount = (place, head) => (parts.isLarge(head) ? parts.mount(place, head, draw) : draw(place, head));
 
-/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+/** @param {HTMLElement} place @param {Heads} head */
 export function draw(place, head) {
   const { group } = head;
   const count = Math.max(group.queries.length, group.keys.length, 1);

@@ -44,7 +44,6 @@ const MOST_TILES = 64;
 /**
  * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
  * @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive
- * @returns {Promise<() => void>}
  */
 export async function mount(node, read, trace, group, alive) {
   const { at, layer, head } = state.place(group);

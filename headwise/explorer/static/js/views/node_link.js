@@ -58,7 +58,7 @@ function focus(seen) {
   return now >= 0 && now < seen.part.nodes.length ? now : seen.trace.places.chosen === null ? -1 : 0;
 }
 
-/** @param {HTMLElement} place @param {Seen} seen @returns {() => void} */
+/** @param {HTMLElement} place @param {Seen} seen */
 export function mount(place, seen) {
   const { part } = seen;
   const chemical = state.reads() === "molecule";
@@ -274,7 +274,6 @@ function marked(nodes, shown, now, rings) {
  * What one node attends to, or the strongest pairs of a molecule, in a sentence and as bars.
  * @param {HTMLElement} place
  * @param {Seen} seen
- * @returns {() => void}
  */
 export function reading(place, seen) {
   const pairs = pairsOf(seen);

@@ -57,12 +57,7 @@ function choose({ axis, q }, what, place) {
   else state.lock({ q: q < 0 ? state.query.peek() : q, k });
 }
 
-/**
- * @param {HTMLElement} place
- * @param {import("../pages/vision.js").Seen} seen
- * @param {What} what
- * @returns {() => void}
- */
+/** @param {HTMLElement} place @param {import("../pages/vision.js").Seen} seen @param {What} what */
 export function mount(place, seen, what) {
   const { trace } = seen;
   const axis = what.axis || seen.axis;

@@ -22,7 +22,6 @@ learn(WORDS);
 /**
  * @param {HTMLElement} place @param {HTMLElement} read @param {Seen} seen
  * @param {number} head of the layer; -1: all together
- * @returns {() => void}
  */
 export function mount(place, read, seen, head) {
   const { trace, group } = seen;

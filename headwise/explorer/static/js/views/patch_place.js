@@ -17,7 +17,6 @@ learn(OF_PLACES);
 /**
  * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group
  * @param {import("./heat.js").Head} head
- * @returns {() => void}
  */
 export function mount(place, trace, group, head) {
   const axis = /** @type {any} */ (trace.axes[group.name].keys);

@@ -20,7 +20,6 @@ const [SMALL, NARROW] = [0.001, 760];
  * @param {import("../pages/vision.js").Seen} seen
  * @param {import("./overlay.js").What} what
  * @param {boolean} mean of the heads
- * @returns {() => void}
  */
 export function mount(place, seen, what, mean) {
   const { axis } = seen;

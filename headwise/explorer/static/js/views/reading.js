@@ -43,7 +43,6 @@ const MARKS = [
  * @param {Read} head
  * @param {state.Trace} trace
  * @param {state.Group} group whose layer is shown
- * @returns {() => void}
  */
 export function mount(place, head, trace, group) {
   const columns = head.group.keys.length;

@@ -20,7 +20,7 @@ import { weightsOf } from "./marked.js";
 /** What stands in the table of a comparison, besides the score. */
 const COLUMNS = ["side", "behind", "p", "seeds", "parameters", "step_cpu_ms", "peak_mib", "state_bytes", "cpu_s"];
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   let alive = true;
   /** @type {(() => void)[]} */
@@ -104,11 +104,7 @@ function cell(row, name) {
   return typeof value === "number" ? number(value) : String(value);
 }
 
-/**
- * The same head of the run of each side, on one input.
- * @param {HTMLElement} place
- * @param {Report} report
- */
+/** The same head of the run of each side, on one input. @param {HTMLElement} place @param {Report} report */
 function attention(place, report) {
   const [text, layer, head] = [signal(""), signal(0), signal(0)];
   const input = h("input", { type: "text", "aria-label": t("input"), placeholder: t("type_text") });

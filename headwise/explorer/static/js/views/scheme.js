@@ -25,7 +25,7 @@ const figure = (value) => number(value).replace(/^-/, "−");
 /** Pixels that the two lines below a hand need. */
 const BELOW = 34;
 
-/** @param {HTMLElement} place @param {Drawn} what @returns {() => void} */
+/** @param {HTMLElement} place @param {Drawn} what */
 export function mount(place, what) {
   place.append(h("p", { class: "say" }, saying(what)));
   const ends = [map(place, what), curve(place, what)];
@@ -176,7 +176,7 @@ function saying({ does, alike }) {
 
 /**
  * Similarity by distance: as it is told, or the mean of the pairs of each distance of a matrix.
- * @param {Numbers} alike @returns {{ x: number, y: number }[]}
+ * @param {Numbers} alike
  */
 export function byDistance(alike) {
   if (alike.shape.length === 1) return Array.from(alike.data, (y, x) => ({ x, y }));

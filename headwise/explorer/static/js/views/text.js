@@ -34,20 +34,14 @@ const [TALL, LOW] = [0.42, 0.18];
 
 /** @typedef {import("./links.js").Heads} Heads */
 
-/**
- * What the tints are of: a query (-1) or a key that is looked at.
- * @param {Heads} head @returns {{ q: number, k: number }}
- */
+/** What the tints are of: a query (-1) or a key that is looked at. @param {Heads} head */
 export function tinted(head) {
   const at = state.hovered.value;
   if (!at) return settled(head);
   return at.q < 0 ? { q: -1, k: at.k } : { q: at.q, k: -1 };
 }
 
-/**
- * What the shares below the tokens are of, as the tints are while no token is pointed at.
- * @param {Heads} head @returns {{ q: number, k: number }}
- */
+/** What the shares below the tokens are of, as the tints are while no token is pointed at. @param {Heads} head */
 function settled(head) {
   const { q, k } = chosen(head);
   if (Math.max(q, k) < 0 || (q >= 0 && state.direction.value !== "keys")) return { q, k: -1 };
@@ -85,7 +79,6 @@ const columnOf = (weights, k, columns) =>
 /**
  * @param {HTMLElement} place @param {Heads & { marked?: Float32Array }} head `marked`: minus infinity where a pair is
  * forbidden
- * @returns {() => void}
  */
 export function mount(place, head) {
   const { group, marked: weights = head.weights } = head;
