@@ -165,6 +165,8 @@ export const hovered = signal(/** @type {{ q: number, k: number } | null} */ (nu
 export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
+/** Says what failed. @param {Error} error */
+export const failed = ({ message }) => void (status.value = message);
 /** What the line at the foot says only to those who hear the page, as it is seen elsewhere. */
 export const heard = signal("");
 

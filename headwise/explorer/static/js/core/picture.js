@@ -1,6 +1,7 @@
 // @ts-check
 /** Pictures as lists of marks, which become SVG or pixels; text stays text in both. */
 
+import { contextOf } from "./canvas.js";
 import { FONT, SIZE } from "./wide.js";
 
 /** @typedef {{ kind: "rect", x: number, y: number, width: number, height: number, fill: string }} Rect */
@@ -79,7 +80,7 @@ export function toCanvas(picture, wanted) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.round(picture.width * dots);
   canvas.height = Math.round(picture.height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.scale(dots, dots);
   context.imageSmoothingEnabled = false;
   context.lineCap = "round";

@@ -127,7 +127,7 @@ function followed(none) {
       kept.value = steps;
       if (!there) end = later(() => import("../views/no_film.js"), none, name, models);
     };
-    if (name) seek().catch((error) => alive && failed(error));
+    if (name) seek().catch((error) => alive && state.failed(error));
     return () => {
       alive = false;
       end();
@@ -228,7 +228,7 @@ function frames(small, large) {
       end = shown(large, now, axes, matrix);
       document.documentElement.dataset.ready = `film/${now.step}/${now.probe}/${now.layer}/${now.head}`;
       if (going) timer = window.setTimeout(() => advanced(found, now.at), PAUSE_MS);
-    }, failed);
+    }, state.failed);
   });
   return () => {
     stop();
@@ -290,7 +290,7 @@ function drawnCurves(charts, says) {
       end = settled.mount(says, { ...shown, agreement });
       const statistics = [...found.statistics, "settled"];
       curves.mount(charts, { ...shown, found: { ...found, statistics }, numbers: beside(numbers, agreement) });
-    }, failed);
+    }, state.failed);
   });
   return () => {
     turn += 1;
@@ -338,9 +338,4 @@ function pressed(event) {
   event.preventDefault();
   event.stopImmediatePropagation();
   moves[event.key]();
-}
-
-/** @param {Error} error */
-function failed(error) {
-  state.status.value = error.message;
 }

@@ -208,7 +208,7 @@ function followed(seen) {
     (error) => {
       if (!alive) return;
       seen.value = null;
-      state.status.value = error.message;
+      state.failed(error);
     },
   );
   return () => {

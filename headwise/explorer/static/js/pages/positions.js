@@ -54,12 +54,9 @@ export function mount(place) {
     ),
   );
   let alive = true;
-  getJson("/api/v1/positions").then(
-    (told) => {
-      if (alive) schemes.value = told.positions;
-    },
-    (error) => (state.status.value = error.message),
-  );
+  getJson("/api/v1/positions").then((told) => {
+    if (alive) schemes.value = told.positions;
+  }, state.failed);
   const ends = [
     effect(() => fill(top, sliders())),
     ...sides.map(({ chosen, node }) => effect(() => side(node, chosen))),

@@ -4,6 +4,7 @@
  * shown.
  */
 
+import { contextOf, density } from "../core/canvas.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { cut, decimals, percent, shown } from "../core/text.js";
@@ -101,10 +102,10 @@ function leaf(beam, found, wide, follow) {
  * @param {number} step @param {Set<number>} path
  */
 function draw(canvas, size, search, found, step, path) {
-  const dots = Math.min(window.devicePixelRatio || 1, WIDEST / size.width);
+  const dots = Math.min(density(), WIDEST / size.width);
   canvas.width = Math.round(size.width * dots);
   canvas.height = Math.round(size.height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const style = getComputedStyle(canvas);
   const [plain, marked] = [style.getPropertyValue("--soft").trim(), style.getPropertyValue("--mark").trim()];
   context.scale(dots, dots);

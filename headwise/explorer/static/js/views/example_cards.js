@@ -1,6 +1,7 @@
 // @ts-check
 /** Inputs to begin with, each a link with a small picture that is traced in the background, one after another. */
 
+import { contextOf, density } from "../core/canvas.js";
 import { getJson, getNumbers, post, query } from "../api.js";
 import { colour, entries } from "../core/color.js";
 import { folded, joined, parts, perPiece, splits } from "../core/folding.js";
@@ -292,13 +293,13 @@ function checked({ example, truth }, { output, places }) {
  * @param {string} title @param {number} least weight that may be darkest
  */
 function map(place, weights, [rows, columns], title, least) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   const cell = Math.max(1, Math.floor((SIDE * dots) / Math.max(rows, columns)));
   const canvas = h("canvas", { width: cell * columns, height: cell * rows, role: "img", "aria-label": title });
   canvas.style.width = `${(cell * columns) / dots}px`;
   const top = Array.from(weights).reduce((most, weight) => Math.max(most, weight), least);
   const shades = entries(weights, top, "sqrt");
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const gap = cell >= 5 * dots ? dots : 0;
   place.replaceChildren(canvas);
   followDark(() => {

@@ -66,7 +66,7 @@ export function mount(place) {
         else if (none) document.documentElement.dataset.ready = "none";
       },
       (error) => {
-        if (alive) state.status.value = error.message;
+        if (alive) state.failed(error);
       },
     );
     const stop = effect(() => {

@@ -15,7 +15,7 @@ export function later(load, ...what) {
   let [end, alive] = [() => {}, true];
   load().then(
     (view) => alive && (end = view.mount(...what)),
-    (error) => alive && (state.status.value = error.message),
+    (error) => alive && state.failed(error),
   );
   return () => {
     alive = false;

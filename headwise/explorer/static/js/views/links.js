@@ -4,6 +4,7 @@
  * the looked-at token stand out.
  */
 
+import { contextOf, density } from "../core/canvas.js";
 import { h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { MOST, sentencePair, strongest } from "../core/links.js";
@@ -249,7 +250,7 @@ class Picture {
    */
   constructor(faint, lit, width, step, head, lines, drawn) {
     const { queries, keys } = head.group;
-    const dots = globalThis.devicePixelRatio || 1;
+    const dots = density();
     const most = Math.max(queries.length, keys.length);
     this.size = [width, step * most].map((one) => Math.max(1, Math.round(one * dots)));
     // the fewer tokens of a part stand in the middle of the others
@@ -277,7 +278,7 @@ class Picture {
   /** All lines, between the margin of the shares and the other side. */
   background() {
     sized(this.faint, this.size);
-    this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.drawn, 0.5);
+    this.stroke(contextOf(this.faint), this.drawn, 0.5);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Line[]} lines @param {number} strength */
@@ -307,7 +308,7 @@ class Picture {
 
   /** @param {{ q: number, k: number }} at @param {boolean} free whether all links stand out */
   draw(at, free) {
-    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    const context = contextOf(this.canvas);
     const sharesLeft = at.q < 0 && at.k >= 0;
     if (sharesLeft !== this.sharesLeft) {
       this.sharesLeft = sharesLeft;

@@ -6,6 +6,7 @@ import { effect } from "../store.js";
 import { entries, signed } from "../core/color.js";
 import { LARGEST, NUMERALS } from "../core/fit.js";
 import { marked, numbered, painted, parted, under, windowed } from "../core/heatmap.js";
+import { MOVES } from "../keys.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as axis from "./axis.js";
@@ -15,12 +16,6 @@ import * as legend from "./legend.js";
 const SPARE = 12;
 /** Pixels of a cell at most, without a legend. */
 const SMALL = 28;
-const MOVES = /** @type {Record<string, [number, number]>} */ ({
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-});
 
 /**
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, low?: number,

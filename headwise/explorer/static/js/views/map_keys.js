@@ -27,7 +27,7 @@ export function move(group, down, across) {
     (shown) =>
       choose(moved(chosen(shown), [down, across], shown.group), { ...shown, weights: shown.raw || shown.marked }),
     (error) => {
-      state.status.value = error.message;
+      state.failed(error);
     },
   );
 }

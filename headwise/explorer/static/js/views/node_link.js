@@ -6,7 +6,7 @@ import { lettersOn } from "../core/color.js";
 import { apart, isAromatic, molecule, stretched } from "../core/placing.js";
 import { cut, percent } from "../core/text.js";
 import { wide } from "../core/wide.js";
-import { fill, h } from "../dom.js";
+import { fill, h, repainted, strong } from "../dom.js";
 import { MOVES, wrapped } from "../keys.js";
 import * as state from "../state.js";
 import { batch, effect } from "../store.js";
@@ -176,11 +176,8 @@ export function mount(place, seen) {
       rings.length ? [h("span", {}, t("ring_width")), ...rings] : [],
     );
   });
-  const end = effect(paint);
-  const resized = new ResizeObserver(() => paint());
-  resized.observe(canvas);
+  const end = repainted(canvas, paint);
   return () => {
-    resized.disconnect();
     legend();
     end();
     state.hovered.value = null;
@@ -317,7 +314,6 @@ function keyOf({ part }, now) {
  */
 function row(seen, pairs, now, key) {
   const { nodes } = seen.part;
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const name = (/** @type {number} */ at) => cut(nodes[at].name, 16);
   const to = (/** @type {number} */ q, /** @type {number} */ k) => (q === k ? t("itself") : name(k));
   const off = now < 0 || state.loops.value;

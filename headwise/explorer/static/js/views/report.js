@@ -25,19 +25,16 @@ export function mount(place) {
   let alive = true;
   /** @type {(() => void)[]} */
   const ends = [];
-  getJson("/api/v1/reports").then(
-    (/** @type {{ reports: Report[] }} */ { reports }) => {
-      if (!alive) return;
-      fill(place);
-      for (const report of reports) {
-        const section = h("section", { class: "panel report" });
-        place.append(section);
-        ends.push(drawn(section, report));
-      }
-      document.documentElement.dataset.reports = String(reports.length);
-    },
-    (error) => (state.status.value = error.message),
-  );
+  getJson("/api/v1/reports").then((/** @type {{ reports: Report[] }} */ { reports }) => {
+    if (!alive) return;
+    fill(place);
+    for (const report of reports) {
+      const section = h("section", { class: "panel report" });
+      place.append(section);
+      ends.push(drawn(section, report));
+    }
+    document.documentElement.dataset.reports = String(reports.length);
+  }, state.failed);
   return () => {
     alive = false;
     ends.forEach((end) => end());

@@ -76,7 +76,7 @@ export async function mount(node, read, trace, group, alive, why) {
       if (q < 0 || q === latest) return;
       redraw(q).catch((error) => {
         latest = -1;
-        state.status.value = error.message;
+        state.failed(error);
       });
     }),
   ];

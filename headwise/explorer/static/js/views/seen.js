@@ -120,7 +120,7 @@ async function scoresOf(trace, layer, head) {
     );
     return Float32Array.from(found.data);
   } catch (error) {
-    state.status.value = /** @type {Error} */ (error).message;
+    state.failed(/** @type {Error} */ (error));
     return null;
   }
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The tokens of both sides, tinted by what the chosen query attends to, or by what attends to the chosen key. */
 
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { largestAt, largestOf } from "../core/largest.js";
 import { apart, cut, number, percent, shown, together } from "../core/text.js";
@@ -171,7 +171,6 @@ export function mount(place, head) {
     }),
     effect(() => {
       const { q, k } = tinted(head);
-      const strong = (/** @type {string} */ name) => h("strong", {}, h("bdi", {}, name));
       const { first, last } = to.seen.value;
       const row = q < 0 ? null : weights.subarray(q * columns, (q + 1) * columns);
       if (row && last - first + 1 < columns)
