@@ -203,7 +203,6 @@ export function ofMethod(name) {
 /** The method whose numbers are shown, which only a map shows; none: "". */
 export const method = () => (view.value === "heat" ? by.value : "");
 
-/** The next scale. */
 export const scaled = () => (scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[scale.value] || "sqrt");
 
 /** A part of the mask is left out, or not. @param {string} name @param {boolean} out */
@@ -229,7 +228,7 @@ export const specialNext = () => (special.value = SPECIALS[(SPECIALS.indexOf(spe
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
 
-/** Locks a cell. @param {{ q: number, k: number }} at */
+/** @param {{ q: number, k: number }} at */
 export const lock = ({ q, k }) =>
   batch(() => {
     query.value = q;
@@ -255,7 +254,7 @@ export const groupOf = (groups, name) =>
   groups.find((one) => one.name.startsWith("decoder")) ||
   groups[0];
 
-/** The group that is chosen. @returns {Group | null} */
+/** @returns {Group | null} */
 export const chosen = () => groupOf(trace.value ? trace.value.groups : [], group.value) || null;
 
 /**
@@ -406,7 +405,7 @@ export function asked() {
 /** Whether the chosen run reads files, so that its inputs are asked for by number. */
 export const readsFiles = () => ["image", "sound", "series"].includes(reads());
 
-/** An input that was typed. @param {string} typed */
+/** @param {string} typed */
 export const type = (typed) =>
   give(readsFiles() && /^\d+$/.test(typed.trim()) ? { example: Number(typed) } : { text: typed });
 

@@ -13,7 +13,7 @@ export const learn = (words) => void Object.assign(known, words);
 /** The words for a name, with values in the places {0}, {1} ... @param {string} name @param {...any} values */
 export const t = (name, ...values) => phrase(name, ...values).join("");
 
-/** Whether there are words for a name. @param {string} name */
+/** @param {string} name */
 export const knows = (name) => Object.hasOwn(known, name);
 
 /** The words for one of a family of names, such as of tasks; without any, the name itself. */

@@ -81,7 +81,6 @@ export function parted(canvas, { x, y, side, tall = side }, colour) {
 }
 
 /**
- * A number in each cell that is seen.
  * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {number}
  * rows @param {number} columns
  * @param {(at: number) => { text: string, colour: string } | null} numeral of a cell

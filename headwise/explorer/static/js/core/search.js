@@ -26,7 +26,7 @@ export const begun = () => ({
   end: null,
 });
 
-/** Takes a line into a search. @param {Search} search @param {any} line */
+/** @param {Search} search @param {any} line */
 export function take(search, line) {
   if (line.start) {
     search.start = line.start;

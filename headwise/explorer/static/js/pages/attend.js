@@ -202,7 +202,6 @@ const opening = (all) => {
 /** A title as a narrow screen has room for it. @param {string} title */
 const short = (title) => (innerWidth > NARROW ? title : brief(title));
 
-/** Which groups of layers there are. */
 function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
@@ -217,7 +216,6 @@ function groups() {
     : null;
 }
 
-/** The ways to look. */
 function views() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const why = (/** @type {string} */ name) =>

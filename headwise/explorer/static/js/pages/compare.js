@@ -182,11 +182,7 @@ function beside(other, trace, layer) {
   return same && first.head >= 0 ? (first.head + 1) % first.group.heads : first.head;
 }
 
-/**
- * What is chosen on a side.
- * @param {Side} one
- * @param {Side} [other] whose run and input are taken where none is given
- */
+/** @param {Side} one @param {Side} [other] whose run and input are taken where none is given */
 function side(one, other) {
   const node = h("fieldset", { class: "side-of" });
   effectOn(node, () => {

@@ -135,7 +135,7 @@ function followed(none) {
   });
 }
 
-/** Probes, layers. @param {HTMLElement} bar */
+/** @param {HTMLElement} bar */
 function choices(bar) {
   const found = film.value;
   if (!found) return;
@@ -185,7 +185,7 @@ function controls(player) {
   });
 }
 
-/** Shows the frame at a place among all. @param {number} at */
+/** @param {number} at */
 function go(at) {
   const found = film.peek();
   if (!found) return;

@@ -100,7 +100,6 @@ function adjacency(node, seen) {
   return later(() => import("../views/graph_map.js"), node, seen);
 }
 
-/** Layer, head, how far, self-loops. */
 function controls() {
   const group = chosen();
   const trace = state.trace.value;
@@ -152,10 +151,7 @@ function loops() {
   return h("label", { class: "box" }, box, t("self_loops"), hidden);
 }
 
-/**
- * A choice, if there is one. @param {string} name @param {string[]} names @param {number} now
- * @param {(value: number) => void} set
- */
+/** @param {string} name @param {string[]} names @param {number} now @param {(value: number) => void} set */
 function choice(name, names, now, set) {
   if (names.length < 2) return null;
   const select = h(

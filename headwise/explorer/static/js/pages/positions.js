@@ -146,7 +146,7 @@ function slider(name, of, min, max, step, value, position) {
   );
 }
 
-/** One scheme. @param {HTMLElement} node @param {{ value: string }} chosen */
+/** @param {HTMLElement} node @param {{ value: string }} chosen */
 function side(node, chosen) {
   const all = schemes.value;
   const now = found(chosen.value);

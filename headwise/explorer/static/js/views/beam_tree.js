@@ -64,7 +64,7 @@ export function mount(place, search, found, follow) {
   };
 }
 
-/** What is known of a beginning. @param {import("../core/search.js").Beam} beam */
+/** @param {import("../core/search.js").Beam} beam */
 const told = ({ text, logp, score }) =>
   t("leaf", shown(text), percent(Math.exp(logp), 1), decimals(score, 2).replace("-", "−"));
 

@@ -32,7 +32,7 @@ function masks() {
   return ordered ? MASKS.filter((mask) => !(group.causal && mask === "causal~1")) : [];
 }
 
-/** A swap, such as "normalizer sparsemax". @param {string} swap */
+/** @param {string} swap */
 export const swapName = (swap) => t(`swap_${swap.split("~")[0]}`, swap.split("~")[1]);
 
 /** @param {string} mask @param {string | number} width */

@@ -28,7 +28,7 @@ const EACH = new Set(["translate", "compare"]);
 const REPEATED = /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/;
 
 /**
- * The address of an input on a page. @param {string} page
+ * @param {string} page
  * @param {{ m: string, x?: string, ex?: number, g?: string, l?: number, h?: number, q?: number, k?: number }} selection
  */
 export function address(page, selection) {
@@ -87,7 +87,7 @@ export function mount(place, run) {
     );
     place.append(link);
     const writesOn = run.task === "language-model";
-    /** Opens on a cell. @param {any} cell */
+    /** @param {any} cell */
     const opens = (cell) => stays || (link.href = address(page, { ...where, ...cell }));
     return { example, name, opens, page, link, picture, answer, truth, story, writesOn };
   });

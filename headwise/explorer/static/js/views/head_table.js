@@ -28,7 +28,7 @@ const NARROW = 760;
  */
 export const columnsOf = ({ heads }) => COLUMNS.filter((name) => name in (heads[0][0] || {}));
 
-/** The title of a column, with its unit. @param {string} name */
+/** @param {string} name */
 export const heading = (name) => (name in UNITS ? `${t(name)} (${t(UNITS[name])})` : t(name));
 
 /** @param {HTMLElement} place @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary */

@@ -273,7 +273,7 @@ const placed = ({ rows, columns }, { q, k }) => ({
   k: columns ? holding(columns, k) : k,
 });
 
-/** The locked cell. @param {{ rows?: number[][], columns?: number[][] }} head */
+/** @param {{ rows?: number[][], columns?: number[][] }} head */
 export const locked = (head) => placed(head, { q: state.query.value, k: state.key.value });
 
 /** The locked cell, else that with the largest weight. @param {{ rows?: number[][], columns?: number[][] }} head */

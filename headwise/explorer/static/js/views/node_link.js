@@ -192,7 +192,7 @@ function isLow(nodes) {
   return nodes.length >= CHAIN && across >= FLAT * down;
 }
 
-/** A node as a button. @param {Seen} seen @param {number} number */
+/** @param {Seen} seen @param {number} number */
 function dot(seen, number) {
   const one = seen.part.nodes[number];
   const chemical = state.reads() === "molecule";
@@ -235,13 +235,13 @@ function diameter({ part }, bond) {
   return Math.max(NODE, ...inside.map(({ name }) => wide(name) + (part.nodes.length > NAMED ? CLOSE : BESIDE)));
 }
 
-/** Puts a node at its place. @param {HTMLElement} node @param {number[]} spot @param {number} size */
+/** @param {HTMLElement} node @param {number[]} spot @param {number} size */
 function stand({ style }, [x, y], size) {
   [style.left, style.top] = [`${x}px`, `${y}px`];
   style.setProperty("--size", `${size}px`);
 }
 
-/** The pairs, from the largest weight on. @param {Seen} seen */
+/** @param {Seen} seen */
 const pairsOf = ({ part, weights }) =>
   part.pairs.map(([q, k], edge) => ({ q, k, weight: weights[edge] })).sort((one, two) => two.weight - one.weight);
 

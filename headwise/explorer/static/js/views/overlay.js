@@ -231,13 +231,13 @@ export function short(k, axis) {
   return at < 0 ? t("class_token") : `${Math.floor(at / axis.grid[1]) + 1}, ${(at % axis.grid[1]) + 1}`;
 }
 
-/** A place and its number. @param {What} what @param {import("../core/overlay.js").Patches} axis @param {number} k */
+/** @param {What} what @param {import("../core/overlay.js").Patches} axis @param {number} k */
 function worded({ weights, signed }, axis, k) {
   const value = signed ? minus(number(weights[k])) : percent(weights[k], 1);
   return `${named(k, axis)}: ${value}`;
 }
 
-/** What the picture shows, in words. @param {What} what @param {any} axis */
+/** @param {What} what @param {any} axis */
 function told(what, axis) {
   const order = Array.from(what.weights, (_, k) => k)
     .sort((one, two) => Math.abs(what.weights[two]) - Math.abs(what.weights[one]))

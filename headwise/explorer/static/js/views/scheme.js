@@ -123,7 +123,7 @@ function angleOf(values, row, pair, sineFirst) {
  * Positions until a pair of columns has turned once; 0 where it does not turn evenly from position 0.
  * @param {Numbers} values @param {number} pair @param {boolean} sineFirst sine before cosine, as in sinusoidal vectors
  */
-export function periodOf(values, pair, sineFirst) {
+function periodOf(values, pair, sineFirst) {
   const [rows, columns] = values.shape;
   if (rows < 3 || 2 * pair + 1 >= columns) return 0;
   const speed = angleOf(values, 1, pair, sineFirst);
@@ -179,7 +179,7 @@ function saying({ does, alike }) {
  * Similarity by distance: as it is told, or the mean of the pairs of each distance of a matrix.
  * @param {Numbers} alike
  */
-export function byDistance(alike) {
+function byDistance(alike) {
   if (alike.shape.length === 1) return Array.from(alike.data, (y, x) => ({ x, y }));
   const count = alike.shape[0];
   return Array.from({ length: 2 * count - 1 }, (_, at) => {

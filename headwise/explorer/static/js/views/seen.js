@@ -104,7 +104,7 @@ export async function seen(trace, group, other) {
 export const mutes = (edit, layer, head) =>
   edit.kind === "mute" && edit.layer === layer && Boolean(edit.heads?.includes(head));
 
-/** Whether a head is muted. @param {string} layer @param {number} head */
+/** @param {string} layer @param {number} head */
 export const silenced = (layer, head) => read(state.edits.value).some((edit) => mutes(edit, layer, head));
 
 /**

@@ -79,7 +79,7 @@ export const listed = (title) => {
 /** The number of a step, counted from the last known one; NaN for what is no step. @param {string} label */
 const numberOf = (label) => (/^[−+]?\d+$/.test(label) ? Number(label.replace("−", "-")) : NaN);
 
-/** A step in a story. @param {string} label @param {"from" | "to"} side */
+/** @param {string} label @param {"from" | "to"} side */
 function told(label, side) {
   const step = numberOf(label);
   if (Number.isNaN(step)) return `“${label}”`;

@@ -295,7 +295,6 @@ function side(place, title, tokens, wanted) {
   };
 }
 
-/** Both directions by one control. */
 function directions() {
   const names = ["", "keys"];
   const button = (/** @type {string} */ name) =>
