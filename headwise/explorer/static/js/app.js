@@ -255,7 +255,12 @@ async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
   const line = h(
     "p",
-    { class: "status", role: "status", "aria-live": "polite", title: () => state.status.value },
+    {
+      class: () => (state.status.value === state.heard.value ? "status unseen" : "status"),
+      role: "status",
+      "aria-live": "polite",
+      title: () => state.status.value,
+    },
     () => state.status.value,
   );
   fill(/** @type {Element} */ (document.querySelector("#app")), skip(main), bar(), ask(), main, line);

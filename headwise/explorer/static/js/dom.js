@@ -46,6 +46,23 @@ export function fill(node, ...kids) {
   for (const kid of kids.flat()) add(node, kid);
 }
 
+/** A name in a sentence, whichever way its letters run. @param {any} name */
+export const strong = (name) => h("strong", {}, h("bdi", {}, name));
+
+/**
+ * Paints a canvas, and again when a signal that it reads or its size has changed.
+ * @param {Element} canvas @param {() => void} paint
+ */
+export function repainted(canvas, paint) {
+  const end = effect(paint);
+  const resized = new ResizeObserver(() => paint());
+  resized.observe(canvas);
+  return () => {
+    resized.disconnect();
+    end();
+  };
+}
+
 /** @param {any} node @param {string} name @param {any} value */
 function put(node, name, value) {
   if (name === "value" || name === "checked") node[name] = value;

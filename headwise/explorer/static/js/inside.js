@@ -27,7 +27,7 @@ const EMPTY = {
 /** @type {Held | null} */
 let held = null;
 
-/** Null in a page that a server sends. @returns {Held | null} */
+/** Null in a page that a server sends. */
 export function inside() {
   const node = document.querySelector("script#answers");
   if (!held && node) held = { ...EMPTY, ...JSON.parse(node.textContent || "") };

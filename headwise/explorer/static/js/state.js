@@ -16,135 +16,119 @@ import { batch, effect, signal } from "./store.js";
  * source: string, output: string, label?: string, groups: Group[], warnings: string[], change: any }} Trace
  */
 
-/** @type {Record<string, any>} */
-export const DEFAULTS = {
-  page: "",
-  m: "",
-  x: "",
-  sample: "",
-  g: "",
-  l: -1,
-  h: 0,
-  q: -1,
-  k: -1,
-  sc: "sqrt",
-  v: "heat",
-  s: -1,
-  p: -1,
-  lang: "",
-  e: "",
-  w: "",
-  sp: "",
-  te: "1",
-  um: "",
-  st: "",
-  by: "",
-  po: "",
-  hs: "",
-  ma: 90,
-  tx: "",
-  tr: "",
-  of: "",
-  c: 0,
-  bk: "",
-  al: "",
-  so: "",
-  sd: "",
-  ca: "",
-  vc: "",
-};
-const NUMBERS = new Set(["l", "h", "q", "k", "s", "p", "ma", "c"]);
-// the second side of a comparison
-Object.assign(DEFAULTS, { m2: "", x2: "", g2: "", l2: -1, h2: -2, e2: "" });
-["l2", "h2"].forEach((name) => NUMBERS.add(name));
 const MASKS = ["causal", "padding"];
 const SPECIALS = ["", "hide", "share"];
 export const VIEWS = ["heat", "links", "text", "table", "needs"];
-/** @type {Record<string, string[]>} */
-const CHOICES = {
-  sc: ["linear", "sqrt", "log"],
-  sp: SPECIALS,
-  st: ["scores"],
-  po: ["mean"],
-  w: ["1"],
-  v: VIEWS,
-  tx: ["keys"],
-  bk: ["1"],
-  al: ["1"],
-  so: ["1"],
-  sd: ["on", "off"],
-  ca: ["1"],
-  vc: ["1"],
-};
+
+/**
+ * What an address holds, in its order; a number is whole and -1 at least, or its fallback.
+ * @type {Record<string, { of: { value: any, peek: () => any }, fallback: any, choices?: string[] }>}
+ */
+const PARTS = {};
+
+/**
+ * A signal that an address holds by a name.
+ * @template T @param {string} name @param {T} fallback what it is where the address does not say
+ * @param {string[]} [choices] what else it may be
+ */
+function part(name, fallback, choices) {
+  const of = signal(fallback);
+  PARTS[name] = { of, fallback, choices };
+  return of;
+}
 
 export const page = signal("");
-export const model = signal("");
-/** The number of an example of the run's own data, in place of a text; -1 for none. */
-export const example = signal(-1);
-/** The content of a file in base64, in place of both. */
+export const model = part("m", "");
+export const text = part("x", "");
+/** Which drawn picture the file is, "" for none: an address holds its name. */
+export const sample = part("sample", "");
+/** The content of a file in base64, in place of a text and of an example. */
 export const upload = signal("");
-/** Which drawn picture that file is, "" for none: an address holds its name. */
-export const sample = signal("");
-export const text = signal("");
-export const group = signal("");
+export const group = part("g", "");
 /** -1: the layer on which a group opens. */
-export const layer = signal(-1);
-export const head = signal(0);
+export const layer = part("l", -1);
+export const head = part("h", 0);
 /** The cell that is locked: a query and a key, -1 for none. */
-export const query = signal(-1);
-export const key = signal(-1);
-export const scale = signal("sqrt");
-export const view = signal("heat");
+export const query = part("q", -1);
+export const key = part("k", -1);
+export const scale = part("sc", "sqrt", ["linear", "sqrt", "log"]);
+export const view = part("v", "heat", VIEWS);
 /** The frame of the film that is shown, -1 for its last, and the probe. */
-export const frame = signal(-1);
-export const probe = signal(-1);
-export const language = signal("");
+export const frame = part("s", -1);
+export const probe = part("p", -1);
+export const language = part("lang", "");
 /** Edits of the attention, as `core/edits.js` writes them. */
-export const edits = signal("");
+export const edits = part("e", "");
+/** Whether words stand in place of sub-words. */
+export const merged = part("w", "", ["1"]);
+/** Special tokens: shown, hidden, hidden while the rest shares what they held. */
+export const special = part("sp", "", SPECIALS);
+/** What steps are looked at with: a temperature from 0.01 to 100, and parts of the mask that are left out. */
+export const temperature = part("te", "1");
+export const without = part("um", "");
 /** What the map holds: weights, or "scores" before they become weights. */
-export const stage = signal("");
+export const stage = part("st", "", ["scores"]);
 /** The method of attribution whose numbers the map holds in place of both; none: "". */
-export const by = signal("");
+export const by = part("by", "");
 /** A map of a long input: the largest weight of each block, or "mean". */
-export const pooled = signal("");
+export const pooled = part("po", "", ["mean"]);
 /** Links: the heads beside the chosen one, as "0.2", or what fits; how much of each row is drawn, in percent. */
-export const beside = signal("");
-export const mass = signal(90);
+export const beside = part("hs", "");
+export const mass = part("ma", 90);
 /** Text: what the chosen query attends to, or from where the chosen key is attended to ("keys"). */
-export const direction = signal("");
-/** The cell with the largest weight of the head that is shown, which is looked at until another one is locked. */
-export const strongest = signal(/** @type {{ q: number, k: number } | null} */ (null));
+export const direction = part("tx", "", ["keys"]);
+/** Of the page Trace: the step that is open, the matrix in it, a column; the example without a run; numbers in all. */
+export const link = part("tr", "");
+export const matrix = part("of", "");
+export const column = part("c", 0);
+export const textbook = part("bk", "", ["1"]);
+export const numbers = part("al", "", ["1"]);
+export const sorted = part("so", "", ["1"]);
+/** Whether products are scaled, other than a layer does it, and whether a causal mask is put in. */
+export const scaling = part("sd", "", ["on", "off"]);
+export const causal = part("ca", "", ["1"]);
+/** Of Trace, whether vectors stand as columns ("1"): O = V softmax(K⊤ Q). */
+export const vectors = part("vc", "", ["1"]);
+/** The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step and beam. */
+export const beams = part("b", 0);
+export const most = part("max", 0);
+export const forced = part("f", "");
+export const step = part("t", -1);
+export const node = part("nd", -1);
+/** -1: the mean; -2: where the page opens. */
+export const ofLayer = part("tl", -2);
+export const ofHead = part("th", -2);
 /** What is compared with the selection above. */
 export const other = {
-  model: signal(""),
-  text: signal(""),
-  group: signal(""),
-  layer: signal(-1),
+  model: part("m2", ""),
+  text: part("x2", ""),
+  group: part("g2", ""),
+  layer: part("l2", -1),
   /** -1: the mean of all heads; -2: the head of the first side, or the next one where nothing else differs. */
-  head: signal(-2),
-  edits: signal(""),
+  head: part("h2", -2),
+  edits: part("e2", ""),
 };
-/**
- * Whether words stand in place of sub-words; special tokens: shown, hidden, hidden while the rest shares what they
- * held.
- */
-export const merged = signal("");
-export const special = signal("");
-/** What steps are looked at with: a temperature from 0.01 to 100, and parts of the mask that are left out. */
-export const temperature = signal("1");
-export const without = signal("");
-/** Whether products are scaled, other than a layer does it, and whether a causal mask is put in. */
-export const scaling = signal("");
-export const causal = signal("");
-/** Of the page Trace: the step that is open, the matrix in it, a column; the example without a run; numbers in all. */
-export const link = signal("");
-export const matrix = signal("");
-export const column = signal(0);
-export const textbook = signal("");
-export const numbers = signal("");
-/** Of Trace, whether vectors stand as columns ("1"): O = V softmax(K⊤ Q). */
-export const vectors = signal("");
-export const sorted = signal("");
+/** "1": a text is read as it is, though the model has a chat template. */
+export const plain = part("pl", "", ["1"]);
+/** The number of an example of the run's own data, in place of a text; -1 for none. */
+export const example = part("ex", -1);
+/** What the pages of positions, images and graphs keep besides. */
+export const first = part("pa", "sinusoidal");
+export const second = part("pb", "alibi");
+export const count = part("n", 64);
+export const width = part("d", 32);
+export const base = part("ba", 10000);
+export const spot = part("at", 8);
+export const each = part("ea", "");
+export const hops = part("hp", 1);
+export const loops = part("sl", "");
+/** The step of the training whose checkpoint is looked at; -1: the model of the run. */
+export const checkpoint = part("ck", -1);
+/** Of a comparison, whether each side is the mean of its heads ("1") or one of them ("0"); "": as it fits. */
+export const averaged = part("mh", "", ["0", "1"]);
+
+/** The cell with the largest weight of the head that is shown, which is looked at until another one is locked. */
+export const strongest = signal(/** @type {{ q: number, k: number } | null} */ (null));
 /** The part of a large map that is seen: its first column and row, and how many times as large as all of it. */
 export const span = signal({ x: 0, y: 0, times: 1 });
 /** Whether the colours are those of the dark. */
@@ -181,123 +165,22 @@ export const hovered = signal(/** @type {{ q: number, k: number } | null} */ (nu
 export const trace = signal(/** @type {Trace | null} */ (null));
 export const meta = signal(/** @type {any} */ (null));
 export const status = signal("");
+/** Says what failed. @param {Error} error */
+export const failed = ({ message }) => void (status.value = message);
+/** What the line at the foot says only to those who hear the page, as it is seen elsewhere. */
+export const heard = signal("");
+
+/** Says something at the foot. @param {string} words @param {boolean} seen whether they stand elsewhere */
+export const say = (words, seen) =>
+  batch(() => {
+    heard.value = seen ? words : "";
+    status.value = words;
+  });
 /** Why there is no trace of what is asked for. */
 export const problem = signal(/** @type {{ message: string, kind?: string } | null} */ (null));
 
-/** @type {Record<string, any>} */
-const PARTS = {
-  m: model,
-  x: text,
-  sample,
-  g: group,
-  l: layer,
-  h: head,
-  q: query,
-  k: key,
-  sc: scale,
-  v: view,
-  s: frame,
-  p: probe,
-  lang: language,
-  e: edits,
-  w: merged,
-  sp: special,
-  te: temperature,
-  um: without,
-  st: stage,
-  by,
-  po: pooled,
-  hs: beside,
-  ma: mass,
-  tx: direction,
-  tr: link,
-  of: matrix,
-  c: column,
-  bk: textbook,
-  al: numbers,
-  so: sorted,
-  sd: scaling,
-  ca: causal,
-  vc: vectors,
-};
-/**
- * The page that writes: hypotheses and tokens (0: as the recipe says), forced tokens, step, beam, layer and head (-1:
- * all).
- */
-export const beams = signal(0);
-export const most = signal(0);
-export const forced = signal("");
-export const step = signal(-1);
-export const node = signal(-1);
-/** -1: the mean; -2: where the page opens. */
-export const ofLayer = signal(-2);
-export const ofHead = signal(-2);
-Object.assign(PARTS, { b: beams, max: most, f: forced, t: step, nd: node, tl: ofLayer, th: ofHead });
-Object.assign(DEFAULTS, { b: 0, max: 0, f: "", t: -1, nd: -1, tl: -2, th: -2 });
-["b", "max", "t", "nd", "tl", "th"].forEach((name) => NUMBERS.add(name));
-/** Numbers of which -2 says that none is chosen. */
-const UNSET = new Set(["h2", "tl", "th"]);
 /** What changes too often to be worth a way back. */
 const PASSING = ["t"];
-Object.assign(PARTS, {
-  m2: other.model,
-  x2: other.text,
-  g2: other.group,
-  l2: other.layer,
-  h2: other.head,
-  e2: other.edits,
-});
-
-/** "1": a text is read as it is, though the model has a chat template. */
-export const plain = signal("");
-Object.assign(DEFAULTS, { pl: "" });
-Object.assign(PARTS, { pl: plain });
-CHOICES.pl = ["1"];
-
-/** What the pages of positions, images and graphs keep besides. */
-export const first = signal("sinusoidal");
-export const second = signal("alibi");
-export const count = signal(64);
-export const width = signal(32);
-export const base = signal(10000);
-export const spot = signal(8);
-export const each = signal("");
-export const hops = signal(1);
-export const loops = signal("");
-/** The step of the training whose checkpoint is looked at; -1: the model of the run. */
-export const checkpoint = signal(-1);
-/** Of a comparison, whether each side is the mean of its heads ("1") or one of them ("0"); "": as it fits. */
-export const averaged = signal("");
-CHOICES.mh = ["0", "1"];
-Object.assign(DEFAULTS, {
-  ck: -1,
-  mh: "",
-  ex: -1,
-  pa: "sinusoidal",
-  pb: "alibi",
-  n: 64,
-  d: 32,
-  ba: 10000,
-  at: 8,
-  ea: "",
-  hp: 1,
-  sl: "",
-});
-Object.assign(PARTS, {
-  ex: example,
-  pa: first,
-  pb: second,
-  n: count,
-  d: width,
-  ba: base,
-  at: spot,
-  ea: each,
-  hp: hops,
-  sl: loops,
-  ck: checkpoint,
-  mh: averaged,
-});
-for (const name of ["ex", "n", "d", "ba", "at", "hp", "ck"]) NUMBERS.add(name);
 
 /** Weights or raw scores, of which there is a map alone. @param {string} name */
 export function ofStage(name) {
@@ -320,7 +203,6 @@ export function ofMethod(name) {
 /** The method whose numbers are shown, which only a map shows; none: "". */
 export const method = () => (view.value === "heat" ? by.value : "");
 
-/** The next scale. */
 export const scaled = () => (scale.value = { sqrt: "linear", linear: "log", log: "sqrt" }[scale.value] || "sqrt");
 
 /** A part of the mask is left out, or not. @param {string} name @param {boolean} out */
@@ -346,7 +228,7 @@ export const specialNext = () => (special.value = SPECIALS[(SPECIALS.indexOf(spe
 /** The query that is looked at: under the pointer, else the locked one. */
 export const lookedAt = () => (hovered.value ? hovered.value.q : query.value);
 
-/** Locks a cell. @param {{ q: number, k: number }} at */
+/** @param {{ q: number, k: number }} at */
 export const lock = ({ q, k }) =>
   batch(() => {
     query.value = q;
@@ -372,7 +254,7 @@ export const groupOf = (groups, name) =>
   groups.find((one) => one.name.startsWith("decoder")) ||
   groups[0];
 
-/** The group that is chosen. @returns {Group | null} */
+/** @returns {Group | null} */
 export const chosen = () => groupOf(trace.value ? trace.value.groups : [], group.value) || null;
 
 /**
@@ -410,24 +292,22 @@ export function go(group, to) {
 export const oneSequence = (group) => group.kind === "self" && group.queries.length === group.keys.length;
 
 /** Takes the selection from the address; what is out of range becomes the default. */
-export function readAddress() {
+function readAddress() {
   const [path, rest] = location.hash.replace(/^#\/?/, "").split("?");
   const given = new URLSearchParams(rest || "");
   batch(() => {
     if (sample.value !== (given.get("sample") || "")) upload.value = "";
     page.value = path;
-    for (const [name, part] of Object.entries(PARTS)) {
-      const fallback = /** @type {any} */ (DEFAULTS)[name];
+    for (const [name, { of, fallback, choices }] of Object.entries(PARTS)) {
       const value = given.get(name);
       const number = Number(value);
-      if (value === null) /** @type {any} */ (part).value = fallback;
-      else if (NUMBERS.has(name))
-        part.value = Number.isInteger(number) && number >= (UNSET.has(name) ? -2 : -1) ? number : fallback;
-      else if (name in CHOICES) part.value = CHOICES[name].includes(value) ? value : fallback;
-      else if (name === "te")
-        part.value = Number(value) >= 0.01 && Number(value) <= 100 ? String(Number(value)) : fallback;
-      else if (name === "um") part.value = value.split(",").every((one) => MASKS.includes(one)) ? value : fallback;
-      else part.value = value;
+      if (value === null) of.value = fallback;
+      else if (typeof fallback === "number")
+        of.value = Number.isInteger(number) && number >= Math.min(fallback, -1) ? number : fallback;
+      else if (choices) of.value = choices.includes(value) ? value : fallback;
+      else if (name === "te") of.value = number >= 0.01 && number <= 100 ? String(number) : fallback;
+      else if (name === "um") of.value = value.split(",").every((one) => MASKS.includes(one)) ? value : fallback;
+      else of.value = value;
     }
   });
 }
@@ -439,10 +319,10 @@ export function readAddress() {
  */
 export function address(other, without = [], given = {}) {
   const values = new URLSearchParams();
-  for (const [name, part] of Object.entries(PARTS)) {
+  for (const [name, { of, fallback }] of Object.entries(PARTS)) {
     if (without.includes(name)) continue;
-    const value = given[name] ?? part.value;
-    if (value !== DEFAULTS[name]) values.set(name, String(value));
+    const value = given[name] ?? of.value;
+    if (value !== fallback) values.set(name, String(value));
   }
   const rest = values.toString();
   return `#/${other === undefined ? page.value : other}${rest ? `?${rest}` : ""}`;
@@ -463,7 +343,7 @@ export function instead(work) {
   }
 }
 
-/** What the service says of the chosen run. @returns {any} */
+/** What the service says of the chosen run. */
 export function chosenRun() {
   const models = meta.value ? meta.value.models : [];
   return models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
@@ -486,7 +366,7 @@ export function lacks(page) {
   return { vision: input === "image", graph, translate: writes, film }[page] === false ? page : "";
 }
 
-/** Whether a chat template writes what the chosen run reads. @returns {boolean} */
+/** Whether a chat template writes what the chosen run reads. */
 export const chats = () => Boolean(chosenRun() && chosenRun().chat);
 
 /** The page that shows best what the chosen run reads. */
@@ -525,7 +405,7 @@ export function asked() {
 /** Whether the chosen run reads files, so that its inputs are asked for by number. */
 export const readsFiles = () => ["image", "sound", "series"].includes(reads());
 
-/** An input that was typed. @param {string} typed */
+/** @param {string} typed */
 export const type = (typed) =>
   give(readsFiles() && /^\d+$/.test(typed.trim()) ? { example: Number(typed) } : { text: typed });
 
@@ -535,7 +415,7 @@ export const OF_INPUT = ["q", "k", "f", "t", "nd"];
 /** Another input, of one kind. @param {{ text?: string, example?: number, upload?: string, sample?: string }} given */
 export function give(given) {
   batch(() => {
-    for (const name of OF_INPUT) PARTS[name].value = DEFAULTS[name];
+    for (const name of OF_INPUT) PARTS[name].of.value = PARTS[name].fallback;
     span.value = { x: 0, y: 0, times: 1 };
     text.value = given.text || "";
     example.value = given.example === undefined ? -1 : given.example;

@@ -9,12 +9,7 @@ let running = null;
 const waiting = new Set();
 let depth = 0;
 
-/**
- * A value that effects depend on by reading it.
- * @template T
- * @param {T} value
- * @returns {{ value: T, peek: () => T }}
- */
+/** A value that effects depend on by reading it. @template T @param {T} value */
 export function signal(value) {
   /** @type {Set<Effect>} */
   const readers = new Set();
@@ -63,10 +58,7 @@ export function effect(work) {
   };
 }
 
-/**
- * Effects of several changes run once, at the end.
- * @param {() => void} work
- */
+/** Effects of several changes run once, at the end. @param {() => void} work */
 export function batch(work) {
   depth += 1;
   try {

@@ -13,7 +13,7 @@ export const learn = (words) => void Object.assign(known, words);
 /** The words for a name, with values in the places {0}, {1} ... @param {string} name @param {...any} values */
 export const t = (name, ...values) => phrase(name, ...values).join("");
 
-/** Whether there are words for a name. @param {string} name */
+/** @param {string} name */
 export const knows = (name) => Object.hasOwn(known, name);
 
 /** The words for one of a family of names, such as of tasks; without any, the name itself. */
@@ -23,12 +23,7 @@ export const named = (/** @type {string} */ family, /** @type {string} */ name) 
 /** Sentences behind each other; those that are empty are left out. @param {...string} all */
 export const sentences = (...all) => all.filter(Boolean).join(language.value === "zh" ? "" : " ");
 
-/**
- * The same in parts, so that a value may be an element.
- * @param {string} name
- * @param {...any} values
- * @returns {any[]}
- */
+/** The same in parts, so that a value may be an element. @param {string} name @param {...any} values */
 export function phrase(name, ...values) {
   const words = (knows(name) ? known[name] : [name, name])[language.value === "zh" ? 1 : 0];
   return words.split(/\{(\d)\}/).map((part, at) => (at % 2 ? values[Number(part)] : part));

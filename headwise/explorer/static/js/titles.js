@@ -57,12 +57,7 @@ export function layerTitle(path, at, kind = kindOf(path)) {
   return title[0].toUpperCase() + title.slice(1);
 }
 
-/**
- * A head of a layer of a group.
- * @param {{ layers: string[], kind: string }} group
- * @param {number} at
- * @param {number} head
- */
+/** @param {{ layers: string[], kind: string }} group @param {number} at @param {number} head */
 export const headTitle = ({ layers, kind }, at, head) =>
   t("layer_head", layerTitle(layers[at], at, kind), headName(head));
 

@@ -1,6 +1,7 @@
 // @ts-check
 /** Lines and points on a canvas between two axes, each linear or logarithmic. */
 
+import { coloursOf, contextOf, density } from "./canvas.js";
 import { number } from "./text.js";
 
 /** @typedef {{ low: number, high: number, log?: boolean, whole?: boolean, name: string }} Axis `whole`: of counts */
@@ -56,13 +57,13 @@ export function placed(x, y, point, width, height) {
  * chart
  */
 export function drawn(canvas, { x, y, lines = [], points = [] }) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   canvas.width = Math.round(width * dots);
   canvas.height = Math.round(height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const css = getComputedStyle(canvas);
-  const [soft, line] = ["--soft", "--line"].map((name) => css.getPropertyValue(name).trim());
+  const [soft, line] = coloursOf(canvas, "--soft", "--line");
   context.setTransform(dots, 0, 0, dots, 0, 0);
   context.clearRect(0, 0, width, height);
   axes(context, x, y, width, height, soft, line, css.fontFamily);

@@ -3,7 +3,7 @@
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-/** The text of a number with a true minus. @param {string} text */
+/** @param {string} text */
 export const minus = (text) => text.replace("-", "−").replace("NaN", "?");
 
 /** So many decimals; what they do not show is 0. @param {number} value @param {number} places */

@@ -46,7 +46,7 @@ const KINDS = /** @type {Record<string, [(parts: string[]) => Edit, (edit: any) 
 /** @param {Edit[]} edits */
 export const written = (edits) => edits.map((one) => [one.kind, ...KINDS[one.kind][1](one)].join("~")).join("|");
 
-/** The edits of a text; what is none is left out. @param {string} text @returns {Edit[]} */
+/** The edits of a text; what is none is left out. @param {string} text */
 export function read(text) {
   const found = text
     .split("|")

@@ -137,7 +137,6 @@ function largest(steps, pick) {
 }
 
 /**
- * A token to choose among others.
  * @param {string} kind @param {number} q @param {number} right @param {number[]} wrong @param {Exercise["words"]} words
  * @param {string[]} keys @param {string} link @returns {Exercise}
  */

@@ -1,6 +1,7 @@
 // @ts-check
 /** A matrix on a canvas: cells by entries of a ramp, forbidden ones hatched, a row, a column and a cell marked. */
 
+import { coloursOf, contextOf, density } from "./canvas.js";
 import { ramp } from "./color.js";
 
 const HATCHED = new Uint8ClampedArray([128, 128, 128, 70, 128, 128, 128, 25]);
@@ -13,7 +14,7 @@ export function painted(entries, rows, columns, name) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, columns);
   canvas.height = Math.max(1, rows);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const image = context.createImageData(canvas.width, canvas.height);
   // a pixel is one number, as the bytes of the ramp lie in memory
   const pixels = new Uint32Array(image.data.buffer);
@@ -35,11 +36,11 @@ export function painted(entries, rows, columns, name) {
  * @param {import("./zoom.js").Window} window in pixels of the canvas @param {number} columns
  */
 export function windowed(canvas, cells, entries, { x, y, side, tall = side }, columns) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.imageSmoothingEnabled = false;
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.drawImage(cells, -x * side, -y * tall, cells.width * side, cells.height * tall);
-  if (side < 6 * (globalThis.devicePixelRatio || 1)) return;
+  if (side < 6 * density()) return;
   context.save();
   context.beginPath();
   const last = {
@@ -69,9 +70,9 @@ export function windowed(canvas, cells, entries, { x, y, side, tall = side }, co
  * colour
  */
 export function parted(canvas, { x, y, side, tall = side }, colour) {
-  const dots = globalThis.devicePixelRatio || 1;
+  const dots = density();
   if (side < 16 * dots) return;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.fillStyle = colour;
   for (let at = (Math.ceil(x) - x) * side; at <= canvas.width; at += side)
     context.fillRect(Math.round(at - dots), 0, dots, canvas.height);
@@ -80,14 +81,13 @@ export function parted(canvas, { x, y, side, tall = side }, colour) {
 }
 
 /**
- * A number in each cell that is seen.
  * @param {HTMLCanvasElement} canvas @param {import("./zoom.js").Window} window in pixels of the canvas @param {number}
  * rows @param {number} columns
  * @param {(at: number) => { text: string, colour: string } | null} numeral of a cell
  */
 export function numbered(canvas, { x, y, side, tall = side }, rows, columns, numeral) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const dots = globalThis.devicePixelRatio || 1;
+  const context = contextOf(canvas);
+  const dots = density();
   context.font = `${(side >= 50 * dots ? 14 : 12) * dots}px ${getComputedStyle(document.body).fontFamily}`;
   [context.textAlign, context.textBaseline] = ["center", "middle"];
   const last = {
@@ -110,8 +110,8 @@ export function numbered(canvas, { x, y, side, tall = side }, rows, columns, num
  * canvas @param {string} colour
  */
 export function seamed(canvas, count, { x, y, side, tall = side }, colour) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const wide = 2 * (globalThis.devicePixelRatio || 1);
+  const context = contextOf(canvas);
+  const wide = 2 * density();
   context.fillStyle = colour;
   context.fillRect(0, Math.round((count - y) * tall - wide / 2), canvas.width, wide);
   context.fillRect(Math.round((count - x) * side - wide / 2), 0, wide, canvas.height);
@@ -123,10 +123,10 @@ export function seamed(canvas, count, { x, y, side, tall = side }, colour) {
  * @param {import("./zoom.js").Window} window in pixels of the canvas
  */
 export function marked(canvas, { q, k }, { x, y, side, tall = side }) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const dots = globalThis.devicePixelRatio || 1;
+  const context = contextOf(canvas);
+  const dots = density();
   const [left, top] = [(k - x) * side, (q - y) * tall];
-  context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim() || "#d55e00";
+  context.strokeStyle = coloursOf(canvas, "--mark")[0] || "#d55e00";
   context.lineWidth = dots;
   if (q >= 0) context.strokeRect(0.5, top, canvas.width - 1, tall);
   if (k >= 0) context.strokeRect(left, 0.5, side, canvas.height - 1);

@@ -1,6 +1,7 @@
 // @ts-check
 /** Weights over an image: its pixels in grey, weights as colours of a ramp, lines of the grid, chosen places. */
 
+import { contextOf } from "./canvas.js";
 import { signed } from "./color.js";
 import { painted } from "./heatmap.js";
 
@@ -33,7 +34,7 @@ export function picture(image) {
   const canvas = document.createElement("canvas");
   canvas.width = width;
   canvas.height = height;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const found = context.createImageData(width, height);
   for (let i = 0; i < width * height; i += 1) {
     const pixel = image.data.subarray(i * channels, (i + 1) * channels);
@@ -129,7 +130,7 @@ export function sharpest(weights, layer, axis) {
 function glowing(shares, rows, columns) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [columns, rows];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const image = context.createImageData(columns, rows);
   shares.forEach((share, at) => image.data.set([...GLOW, Math.round(255 * share)], 4 * at));
   context.putImageData(image, 0, 0);
@@ -140,7 +141,7 @@ function glowing(shares, rows, columns) {
 export function glowBar(strength) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [256, BACKS.length];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const shares = Array.from({ length: 256 }, (_, at) => at / 255);
   BACKS.forEach((back, row) => {
     context.globalAlpha = 1;
@@ -162,7 +163,7 @@ export function glowBar(strength) {
  * `shape`; `strength`: 0 is the image alone, in its colours
  */
 export function drawn(canvas, image, { weights, axis, strength, covered, shape, ramp, signs }) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const [w, h] = [canvas.width, canvas.height];
   context.clearRect(0, 0, w, h);
   context.imageSmoothingEnabled = false;
@@ -191,7 +192,7 @@ export function drawn(canvas, image, { weights, axis, strength, covered, shape, 
  * @param {{ lines: boolean, marks: [number, string][], page: string, dots: number }} how
  */
 export function gridded(canvas, axis, { lines, marks, page, dots }) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const [rows, columns] = axis.grid;
   const [w, h] = [canvas.width / columns, canvas.height / rows];
   if (lines) {

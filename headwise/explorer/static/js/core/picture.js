@@ -1,6 +1,7 @@
 // @ts-check
 /** Pictures as lists of marks, which become SVG or pixels; text stays text in both. */
 
+import { contextOf } from "./canvas.js";
 import { FONT, SIZE } from "./wide.js";
 
 /** @typedef {{ kind: "rect", x: number, y: number, width: number, height: number, fill: string }} Rect */
@@ -21,7 +22,7 @@ const SPACE = "http://www.w3.org/2000/svg";
 /** Letters and one mark for each cell of a larger matrix would be a file that nothing opens. */
 export const MOST_CELLS = 128 * 128;
 
-/** @param {Picture} picture @returns {string} */
+/** @param {Picture} picture */
 export function toSvg(picture) {
   const made = (/** @type {string} */ tag, /** @type {Record<string, any>} */ values) => {
     const node = document.createElementNS(SPACE, tag);
@@ -79,7 +80,7 @@ export function toCanvas(picture, wanted) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.round(picture.width * dots);
   canvas.height = Math.round(picture.height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.scale(dots, dots);
   context.imageSmoothingEnabled = false;
   context.lineCap = "round";

@@ -25,7 +25,7 @@ const [ROUNDS, BETWEEN] = [200, 4];
 const OFF = 1.45;
 
 /**
- * All over a field. @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]
+ * @param {Spot[]} nodes @param {number} width @param {number} height @param {{ edge?: number }} [how]
  * pixels from a node to the end of the field
  * @returns {Placed}
  */
@@ -102,7 +102,7 @@ function fitted(nodes, bond, width, tallest, edge, lowest) {
  * The direction, as a vector of length 1, in which a node has most room: away from the nodes beside it.
  * @param {number[]} spot @param {number[][]} beside
  */
-export function freeOf([x, y], beside) {
+function freeOf([x, y], beside) {
   const angles = beside.map(([right, down]) => Math.atan2(down - y, right - x)).sort((one, two) => one - two);
   if (!angles.length) return [0.7, 0.7];
   const gaps = angles.map((angle, at) => (at + 1 < angles.length ? angles[at + 1] : angles[0] + 2 * Math.PI) - angle);

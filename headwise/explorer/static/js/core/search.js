@@ -26,7 +26,7 @@ export const begun = () => ({
   end: null,
 });
 
-/** Takes a line into a search. @param {Search} search @param {any} line */
+/** @param {Search} search @param {any} line */
 export function take(search, line) {
   if (line.start) {
     search.start = line.start;
@@ -69,19 +69,14 @@ export function best(search) {
   return top;
 }
 
-/** The beams from the first token to this one. @param {Search} search @param {number} id @returns {Beam[]} */
+/** The beams from the first token to this one. @param {Search} search @param {number} id */
 export function pathTo(search, id) {
   const found = [];
   for (let beam = search.beams.get(id); beam; beam = search.beams.get(beam.parent)) found.unshift(beam);
   return found;
 }
 
-/**
- * What was likely where a beam was chosen; empty where that is not known.
- * @param {Search} search
- * @param {Beam} beam
- * @returns {Likely[]}
- */
+/** What was likely where a beam was chosen; empty where that is not known. @param {Search} search @param {Beam} beam */
 export function likelyAt(search, beam) {
   const step = search.steps[beam.t];
   return step ? step.likely[step.ids.indexOf(beam.parent)] || [] : [];

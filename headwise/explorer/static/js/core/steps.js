@@ -68,7 +68,7 @@ export function parseSteps(answer) {
   return { ...answer, queries, keys, steps: parsed, by, parameters };
 }
 
-/** @param {{ shape: number[], base64: string }} array @returns {number[][]} */
+/** @param {{ shape: number[], base64: string }} array */
 function decoded({ shape, base64 }) {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const numbers = new Float32Array(bytes.buffer);
@@ -88,7 +88,6 @@ export function linkOf({ name, working }) {
  * times weights theirs.
  * @param {Steps} steps
  * @param {Place} place
- * @returns {Link[]}
  */
 export function thread({ steps: all, by }, place) {
   const links = /** @type {Link[]} */ ([]);

@@ -36,7 +36,7 @@ export function share(weight) {
   return `${sign}${bare(size.toFixed(2))}`;
 }
 
-/** A score in a cell. @param {number} score */
+/** @param {number} score */
 export const scored = (score) =>
   Math.abs(score) < 0.05 ? "0.0" : score.toFixed(Math.abs(score) < 99.95 ? 1 : 0).replace("-", "−");
 

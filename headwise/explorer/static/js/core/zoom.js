@@ -39,13 +39,7 @@ export function zoomed(window, bounds, factor, point) {
   return within({ x, y, side }, bounds);
 }
 
-/**
- * The window moves so many pixels.
- * @param {Window} window
- * @param {Bounds} bounds
- * @param {number} right
- * @param {number} down
- */
+/** @param {Window} window @param {Bounds} bounds @param {number} right @param {number} down */
 export const moved = (window, bounds, right, down) =>
   within({ ...window, x: window.x + right / window.side, y: window.y + down / (window.tall || window.side) }, bounds);
 

@@ -41,7 +41,7 @@ const SETTLED = 120;
 /** What the window has room for; it changes with the window. What is read as text follows its width alone. */
 const [screen, across] = [signal(""), signal(0)];
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const small = h("section", { class: "panel", "aria-label": () => t("heads") });
   const large = h("section", { class: "panel wide" });
@@ -202,7 +202,6 @@ const opening = (all) => {
 /** A title as a narrow screen has room for it. @param {string} title */
 const short = (title) => (innerWidth > NARROW ? title : brief(title));
 
-/** Which groups of layers there are. */
 function groups() {
   const trace = state.trace.value;
   const now = state.chosen();
@@ -217,7 +216,6 @@ function groups() {
     : null;
 }
 
-/** The ways to look. */
 function views() {
   const [trace, group] = [state.trace.value, state.chosen()];
   const why = (/** @type {string} */ name) =>

@@ -182,11 +182,7 @@ function beside(other, trace, layer) {
   return same && first.head >= 0 ? (first.head + 1) % first.group.heads : first.head;
 }
 
-/**
- * What is chosen on a side.
- * @param {Side} one
- * @param {Side} [other] whose run and input are taken where none is given
- */
+/** @param {Side} one @param {Side} [other] whose run and input are taken where none is given */
 function side(one, other) {
   const node = h("fieldset", { class: "side-of" });
   effectOn(node, () => {
@@ -325,15 +321,12 @@ function drawn({ empty, report, maps, row, runs }, first, second) {
   let alive = true;
   /** @type {(() => void)[]} */
   const ends = [];
-  Promise.all([a, b].map(headOf)).then(
-    (heads) => {
-      if (!alive) return;
-      const whole = [a, b].map((one, at) => ({ ...one, ...heads[at], ...titled("AB"[at], one, [a, b]) }));
-      ends.push(...shownOf({ report, maps, row, runs }, whole[0], whole[1]));
-      document.documentElement.dataset.ready = `compare/${a.trace.trace_id}/${a.head}/${b.trace.trace_id}/${b.head}`;
-    },
-    (error) => (state.status.value = error.message),
-  );
+  Promise.all([a, b].map(headOf)).then((heads) => {
+    if (!alive) return;
+    const whole = [a, b].map((one, at) => ({ ...one, ...heads[at], ...titled("AB"[at], one, [a, b]) }));
+    ends.push(...shownOf({ report, maps, row, runs }, whole[0], whole[1]));
+    document.documentElement.dataset.ready = `compare/${a.trace.trace_id}/${a.head}/${b.trace.trace_id}/${b.head}`;
+  }, state.failed);
   return () => {
     alive = false;
     ends.forEach((end) => end());

@@ -69,7 +69,7 @@ const nearest = (steps, step) =>
     steps.findLastIndex((one) => one <= step),
   );
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   playing.value = false;
   const bar = h("div", { class: "tabs" });
@@ -127,7 +127,7 @@ function followed(none) {
       kept.value = steps;
       if (!there) end = later(() => import("../views/no_film.js"), none, name, models);
     };
-    if (name) seek().catch((error) => alive && failed(error));
+    if (name) seek().catch((error) => alive && state.failed(error));
     return () => {
       alive = false;
       end();
@@ -135,7 +135,7 @@ function followed(none) {
   });
 }
 
-/** Probes, layers. @param {HTMLElement} bar */
+/** @param {HTMLElement} bar */
 function choices(bar) {
   const found = film.value;
   if (!found) return;
@@ -185,7 +185,7 @@ function controls(player) {
   });
 }
 
-/** Shows the frame at a place among all. @param {number} at */
+/** @param {number} at */
 function go(at) {
   const found = film.peek();
   if (!found) return;
@@ -228,7 +228,7 @@ function frames(small, large) {
       end = shown(large, now, axes, matrix);
       document.documentElement.dataset.ready = `film/${now.step}/${now.probe}/${now.layer}/${now.head}`;
       if (going) timer = window.setTimeout(() => advanced(found, now.at), PAUSE_MS);
-    }, failed);
+    }, state.failed);
   });
   return () => {
     stop();
@@ -290,7 +290,7 @@ function drawnCurves(charts, says) {
       end = settled.mount(says, { ...shown, agreement });
       const statistics = [...found.statistics, "settled"];
       curves.mount(charts, { ...shown, found: { ...found, statistics }, numbers: beside(numbers, agreement) });
-    }, failed);
+    }, state.failed);
   });
   return () => {
     turn += 1;
@@ -338,9 +338,4 @@ function pressed(event) {
   event.preventDefault();
   event.stopImmediatePropagation();
   moves[event.key]();
-}
-
-/** @param {Error} error */
-function failed(error) {
-  state.status.value = error.message;
 }

@@ -28,7 +28,7 @@ learn(WORDS);
  * ArrayLike<number>, entropies: any, at: number, head: number, title: string, path: string }} Seen
  */
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const top = h("div");
   const [answerLine, bar] = [h("div", { class: "answer-line" }), h("div", { class: "tabs" })];
@@ -100,7 +100,6 @@ function adjacency(node, seen) {
   return later(() => import("../views/graph_map.js"), node, seen);
 }
 
-/** Layer, head, how far, self-loops. */
 function controls() {
   const group = chosen();
   const trace = state.trace.value;
@@ -152,10 +151,7 @@ function loops() {
   return h("label", { class: "box" }, box, t("self_loops"), hidden);
 }
 
-/**
- * A choice, if there is one. @param {string} name @param {string[]} names @param {number} now
- * @param {(value: number) => void} set
- */
+/** @param {string} name @param {string[]} names @param {number} now @param {(value: number) => void} set */
 function choice(name, names, now, set) {
   if (names.length < 2) return null;
   const select = h(
@@ -208,7 +204,7 @@ function followed(seen) {
     (error) => {
       if (!alive) return;
       seen.value = null;
-      state.status.value = error.message;
+      state.failed(error);
     },
   );
   return () => {

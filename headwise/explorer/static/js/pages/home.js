@@ -29,7 +29,7 @@ const COMMANDS = {
 const TYPED = new Set(["text", "node", "molecule"]);
 const PAGES = ["attend", "trace", "translate", "vision", "graph", "positions", "compare", "film"];
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   return effect(() => {
     const meta = state.meta.value;
@@ -170,20 +170,17 @@ function pages(input) {
 /** A line for each report that Compare shows. */
 function reports() {
   const section = h("section", { class: "panel", "aria-label": t("reports"), hidden: true });
-  getJson("/api/v1/reports").then(
-    ({ reports: found }) => {
-      section.hidden = !found.length;
-      const line = (/** @type {{ name: string, command: string }} */ { name, command }) =>
-        h(
-          "li",
-          {},
-          h("a", { href: state.address("compare") }, h("bdi", {}, name)),
-          h("span", { class: "side" }, command),
-        );
-      fill(section, h("h2", {}, t("reports")), h("ul", { class: "lines" }, found.map(line)));
-    },
-    (error) => (state.status.value = error.message),
-  );
+  getJson("/api/v1/reports").then(({ reports: found }) => {
+    section.hidden = !found.length;
+    const line = (/** @type {{ name: string, command: string }} */ { name, command }) =>
+      h(
+        "li",
+        {},
+        h("a", { href: state.address("compare") }, h("bdi", {}, name)),
+        h("span", { class: "side" }, command),
+      );
+    fill(section, h("h2", {}, t("reports")), h("ul", { class: "lines" }, found.map(line)));
+  }, state.failed);
   return section;
 }
 

@@ -40,7 +40,7 @@ const runsWith = (one) =>
 /** @param {string} name */
 const found = (name) => schemes.value.find((one) => nameOf(one) === name);
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const top = h("div", { class: "tabs sliding" });
   const sides = [state.first, state.second].map((chosen) => ({ chosen, node: h("section", { class: "panel half" }) }));
@@ -54,12 +54,9 @@ export function mount(place) {
     ),
   );
   let alive = true;
-  getJson("/api/v1/positions").then(
-    (told) => {
-      if (alive) schemes.value = told.positions;
-    },
-    (error) => (state.status.value = error.message),
-  );
+  getJson("/api/v1/positions").then((told) => {
+    if (alive) schemes.value = told.positions;
+  }, state.failed);
   const ends = [
     effect(() => fill(top, sliders())),
     ...sides.map(({ chosen, node }) => effect(() => side(node, chosen))),
@@ -149,7 +146,7 @@ function slider(name, of, min, max, step, value, position) {
   );
 }
 
-/** One scheme. @param {HTMLElement} node @param {{ value: string }} chosen */
+/** @param {HTMLElement} node @param {{ value: string }} chosen */
 function side(node, chosen) {
   const all = schemes.value;
   const now = found(chosen.value);

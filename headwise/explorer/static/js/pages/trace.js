@@ -26,7 +26,7 @@ learn(WORDS);
 const LISTED = 512;
 const refusal = signal("");
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const closing = /** @type {(() => void)[]} */ ([]);
   const [lists, heads, checkpoints] = Array.from({ length: 3 }, () => h("div", { class: "lists" }));
@@ -235,11 +235,7 @@ function choices() {
   ];
 }
 
-/**
- * Follows the steps; what has the focus keeps it.
- * @param {HTMLElement} node
- * @param {(all: Steps) => any[]} work
- */
+/** Follows the steps; what has the focus keeps it. @param {HTMLElement} node @param {(all: Steps) => any[]} work */
 const follow = (node, work) =>
   effect(() => {
     const all = steps.value && covering.value(steps.value);

@@ -27,7 +27,7 @@ learn(WORDS);
 /** What draws the map and the tree, once there is something to write. */
 const late = signal(/** @type {typeof import("../views/aligned.js") | null} */ (null));
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const search = signal(drawn(begun()));
   const open = signal(/** @type {AbortController | null} */ (null));

@@ -32,7 +32,7 @@ const NARROW = 760;
  * number }} Seen
  */
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const top = h("div");
   const [answerLine, tabs] = [h("div", { class: "answer-line" }), h("div", { class: "tabs" })];
@@ -206,7 +206,7 @@ function followed(seen) {
       seen.value = { trace, group, axis, image: picture(image), weights, q };
     },
     (error) => {
-      if (alive) state.status.value = error.message;
+      if (alive) state.failed(error);
     },
   );
   return () => {
@@ -248,12 +248,9 @@ function labelled(node) {
   node.hidden = !classes.length;
   if (!trace || !classes.length) return undefined;
   let alive = true;
-  getNumbers(`/api/v1/traces/${trace.trace_id}/labels`).then(
-    (found) => {
-      if (alive) pixelLabels.mount(node, classes, found);
-    },
-    (error) => (state.status.value = error.message),
-  );
+  getNumbers(`/api/v1/traces/${trace.trace_id}/labels`).then((found) => {
+    if (alive) pixelLabels.mount(node, classes, found);
+  }, state.failed);
   return () => {
     alive = false;
   };
@@ -294,7 +291,7 @@ function rollout(node, seen) {
     },
     (error) => {
       node.hidden = true;
-      state.status.value = error.message;
+      state.failed(error);
     },
   );
   return () => {

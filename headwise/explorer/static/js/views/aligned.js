@@ -4,7 +4,7 @@
 import { alignment } from "../core/search.js";
 import { quoted } from "../core/quoted.js";
 import { apart, cut, percent, shown, together } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
 import { learn, phrase, t } from "../strings.js";
@@ -108,7 +108,6 @@ function spoken(weights, queries, keys) {
  */
 function said({ q, k }, weights, queries, keys, whose) {
   const row = weights.subarray(q * keys.length, (q + 1) * keys.length);
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const [from, to] = [quoted(shown(queries[q])), apart(keys, (key) => quoted(cut(key, LETTERS)))(k)];
   const even = percent(1 / row.filter((weight) => weight >= 0).length, 1);
   return [

@@ -4,7 +4,7 @@
 import { after } from "../core/masked.js";
 import { significant } from "../core/digits.js";
 import { apart, cut, percent } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { inside } from "../inside.js";
 import { effect, signal } from "../store.js";
 import * as state from "../state.js";
@@ -34,7 +34,6 @@ const together = signal(true);
 /**
  * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
  * @param {state.Trace} trace @param {state.Group} group
- * @returns {() => void}
  */
 export function mount(node, read, trace, group) {
   const by = state.by.value;
@@ -209,7 +208,6 @@ function said(read, shown, by) {
     const { q, k } = heat.chosen(shown);
     if (q < 0 || k < 0 || q >= queries.length || k >= keys.length) return fill(read);
     const row = Array.from(shown.weights.subarray(q * keys.length, (q + 1) * keys.length));
-    const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const names = [word(queries, q), word(keys, k)].map((label) => strong(cut(label, LETTERS)));
     const numbers = shown.scores
       ? [by === "occlusion" ? -row[k] : row[k], Math.exp(row[k])].map((number) => significant(number, 3))

@@ -21,7 +21,7 @@ const repeats = (labels) => new Set(labels).size < labels.length;
 /** Each label, with its position where another one is alike. @param {string[]} labels */
 const names = (labels) => apart(labels, (label) => cut(label, LETTERS));
 
-/** Pixels of the longest of some labels. @param {string[]} labels */
+/** @param {string[]} labels */
 export function longest(labels) {
   const whole = labels.length > MANY && repeats(labels);
   const name = labels.length > MANY ? null : names(labels);

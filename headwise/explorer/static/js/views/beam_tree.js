@@ -4,6 +4,7 @@
  * shown.
  */
 
+import { contextOf, density } from "../core/canvas.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { cut, decimals, percent, shown } from "../core/text.js";
@@ -23,7 +24,6 @@ const WIDEST = 32000;
  * @param {HTMLElement} place @param {import("../core/search.js").Search} search
  * @param {import("../core/tree.js").Layout} found where its beams stand
  * @param {{ step: () => number, path: () => Set<number>, choose: (id: number) => void }} follow what is shown now
- * @returns {() => void}
  */
 export function mount(place, search, found, follow) {
   const canvas = h("canvas", { class: "branches", "aria-hidden": "true" });
@@ -64,7 +64,7 @@ export function mount(place, search, found, follow) {
   };
 }
 
-/** What is known of a beginning. @param {import("../core/search.js").Beam} beam */
+/** @param {import("../core/search.js").Beam} beam */
 const told = ({ text, logp, score }) =>
   t("leaf", shown(text), percent(Math.exp(logp), 1), decimals(score, 2).replace("-", "−"));
 
@@ -102,10 +102,10 @@ function leaf(beam, found, wide, follow) {
  * @param {number} step @param {Set<number>} path
  */
 function draw(canvas, size, search, found, step, path) {
-  const dots = Math.min(window.devicePixelRatio || 1, WIDEST / size.width);
+  const dots = Math.min(density(), WIDEST / size.width);
   canvas.width = Math.round(size.width * dots);
   canvas.height = Math.round(size.height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const style = getComputedStyle(canvas);
   const [plain, marked] = [style.getPropertyValue("--soft").trim(), style.getPropertyValue("--mark").trim()];
   context.scale(dots, dots);

@@ -7,10 +7,7 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as examples from "./example_cards.js";
 
-/**
- * @param {HTMLElement} place @param {string} [why] the words above them @param {...string} names in these words
- * @returns {() => void}
- */
+/** @param {HTMLElement} place @param {string} [why] the words above them @param {...string} names in these words */
 export function mount(place, why = "begin_with", ...names) {
   let alive = true;
   let end = () => {};

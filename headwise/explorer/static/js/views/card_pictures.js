@@ -1,6 +1,7 @@
 // @ts-check
 /** Pictures of examples that are no texts: the weights of one query over an image, under a spectrogram, on edges. */
 
+import { coloursOf, contextOf } from "../core/canvas.js";
 import { getJson, getNumbers, query } from "../api.js";
 import { coloured, drawn, firstWord, gridded, of, picture, sharpest } from "../core/overlay.js";
 import { isAromatic, molecule, roomFor, stretched } from "../core/placing.js";
@@ -83,7 +84,7 @@ export async function image(place, trace) {
   canvas.setAttribute("aria-label", `${t("vision")}: ${named(k, axis)} ${percent(weights[k], 1)}`);
   followDark(() => {
     drawn(canvas, pixels, { weights, axis, strength: STRENGTH, covered, shape, ramp: state.inks() });
-    const [page, mark] = ["--page", "--mark"].map((name) => getComputedStyle(canvas).getPropertyValue(name).trim());
+    const [page, mark] = coloursOf(canvas, "--page", "--mark");
     gridded(canvas, axis, { lines: false, marks: [[k, mark]], page, dots: 2 });
   }, canvas);
   const from = writes ? word(group.queries[q]) : q < axis.before ? t("the_class") : named(q, axis);
@@ -119,7 +120,7 @@ export async function sound(place, trace, group, layer) {
   const pair = await getJson(`${at}/salient?${query({ layer: group.layers[layer] })}`);
   const row = of(await getNumbers(`${at}/row?${query({ group: group.name, q: pair.query })}`), layer, pair.head);
   const canvas = h("canvas", { width: shape[1], height: shape[0], "aria-hidden": "true" });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const pixels = context.createImageData(shape[1], shape[0]);
   data.forEach((loud, pixel) => pixels.data.set([loud, loud, loud, 255], 4 * pixel));
   context.putImageData(pixels, 0, 0);
@@ -178,9 +179,8 @@ export async function graph(place, trace) {
  * @param {boolean} alone one node is in the middle @param {number[]} titled nodes with their names
  */
 function lines(canvas, part, shown, alone, titled) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const css = getComputedStyle(canvas);
-  const [faint, strong, ink] = ["--faint", "--link", "--ink"].map((name) => css.getPropertyValue(name).trim());
+  const context = contextOf(canvas);
+  const [faint, strong, ink] = coloursOf(canvas, "--faint", "--link", "--ink");
   const [wide, high] = [canvas.width / 2, canvas.height / 2];
   context.setTransform(2, 0, 0, 2, 0, 0);
   context.clearRect(0, 0, wide, high);
@@ -219,7 +219,7 @@ function lines(canvas, part, shown, alone, titled) {
     context.fill();
     if (lettered) write(context, kind, spots[at], lettersOn(colour), { size: ELEMENT[kind.length > 1 ? 1 : 0] });
   });
-  const [page, mark] = ["--panel", "--mark"].map((name) => css.getPropertyValue(name).trim());
+  const [page, mark] = coloursOf(canvas, "--panel", "--mark");
   for (const node of titled) {
     const { name } = part.nodes[node];
     const half = [widthOf(name, LETTERS) / 2 + 2, LETTERS / 2 + 1];

@@ -14,10 +14,7 @@ learn(WORDS);
 /** The steps of which a run keeps a checkpoint. @param {string} model @returns {Promise<number[]>} */
 export const stepsOf = async (model) => (await getJson(`/api/v1/checkpoints?${query({ model })}`)).steps;
 
-/**
- * A list of the checkpoints of the chosen run, where it has several.
- * @param {HTMLElement} place @returns {() => void}
- */
+/** A list of the checkpoints of the chosen run, where it has several. @param {HTMLElement} place */
 export function mount(place) {
   const select = h("select", {
     "aria-label": () => t("checkpoint"),

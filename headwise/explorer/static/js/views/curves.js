@@ -1,6 +1,7 @@
 // @ts-check
 /** Measured time and memory over the length, both axes logarithmic, with the hardware that they were measured on. */
 
+import { contextOf, density } from "../core/canvas.js";
 import { getJson } from "../api.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
@@ -18,16 +19,13 @@ const EDGE = { left: 58, right: 12, top: 12, bottom: 34 };
  * device: string, dtype: string, heads: number, d: number }} Measured
  */
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   let alive = true;
   let end = () => {};
-  getJson("/api/v1/bench").then(
-    (found) => {
-      if (alive) end = effect(() => drawn(place, found));
-    },
-    (error) => (state.status.value = error.message),
-  );
+  getJson("/api/v1/bench").then((found) => {
+    if (alive) end = effect(() => drawn(place, found));
+  }, state.failed);
   return () => {
     alive = false;
     end();
@@ -153,10 +151,10 @@ function mark(context, x, y, at, size) {
 
 /** @param {any} canvas @param {Measured[]} records @param {string[]} names @param {(one: Measured) => number} value */
 function paint(canvas, records, names, value) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   canvas.width = Math.round(canvas.clientWidth * dots);
   canvas.height = Math.round(canvas.clientHeight * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.scale(dots, dots);
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   const across = scaled(

@@ -3,7 +3,7 @@
 
 import { getJson, query } from "../api.js";
 import { apart, cut, percent } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, named, phrase, t } from "../strings.js";
 import { spelled } from "./spelled.js";
@@ -33,9 +33,6 @@ const readable = (text) =>
     .trim()
     .replace(/\s+/g, " ")
     .replace(/[\p{Cc}\p{Cn}\p{Co}\p{Cs}\ufffd]+/gu, "\ufffd");
-
-/** @param {string} text */
-const strong = (text) => h("strong", {}, h("bdi", {}, text));
 
 /** A share; none and all without decimals. @param {number} share */
 const part = (share) => (share === 0 || share === 1 ? `${100 * share} %` : percent(share, 1));

@@ -1,6 +1,7 @@
 // @ts-check
 /** What a drawing of nodes has behind its nodes: edges or bonds, weights as wide lines, and their numbers. */
 
+import { coloursOf, contextOf, density } from "../core/canvas.js";
 import { inward, isClear, isOwn, roomFor } from "../core/placing.js";
 import { share } from "../core/text.js";
 import { wide } from "../core/wide.js";
@@ -25,21 +26,14 @@ const [CLEARLY, RATHER, HARDLY, GAP] = [7, 5, -0.5, 4];
 /** Pixels by which another atom is further from a number than its own. */
 const NEARER = 6;
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @param {Part} part
- * @param {How} how
- */
+/** @param {HTMLCanvasElement} canvas @param {Part} part @param {How} how */
 export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, band, letters }) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
   [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.scale(dots, dots);
-  const css = getComputedStyle(canvas);
-  const [faint, strong, page, ink, soft] = ["--faint", "--weight", "--page", "--ink", "--soft"].map((name) =>
-    css.getPropertyValue(name).trim(),
-  );
+  const [faint, strong, page, ink, soft] = coloursOf(canvas, "--faint", "--weight", "--page", "--ink", "--soft");
   const line = (/** @type {number[][]} */ [[x, y], [right, down]], /** @type {number} */ wide, ink = faint) => {
     context.strokeStyle = ink;
     context.lineWidth = wide;
@@ -143,7 +137,7 @@ function besideOf(spots, bonds, q, k, half, band) {
 /**
  * The number of each atom that its bonds leave room for.
  * @param {Part} part @param {number[][]} spots @param {number[][]} boxes of the atoms @param {number[]} field its width
- * and height @param {number} letters pixels of one @returns {Numbered[]}
+ * and height @param {number} letters pixels of one
  */
 export function numbersOf(part, spots, boxes, field, letters) {
   /** @type {Numbered[]} */

@@ -2,7 +2,7 @@
 /** Edits of the chosen head, layer or token: what can be done, what is done, and what it changes in the answer. */
 
 import { getNumbers, query } from "../api.js";
-import { fill, follow, h } from "../dom.js";
+import { fill, follow, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, read, written } from "../core/edits.js";
 import { number, percent, shown } from "../core/text.js";
@@ -32,13 +32,13 @@ function masks() {
   return ordered ? MASKS.filter((mask) => !(group.causal && mask === "causal~1")) : [];
 }
 
-/** A swap, such as "normalizer sparsemax". @param {string} swap */
+/** @param {string} swap */
 export const swapName = (swap) => t(`swap_${swap.split("~")[0]}`, swap.split("~")[1]);
 
 /** @param {string} mask @param {string | number} width */
 const maskName = (mask, width) => t(`mask_of_${mask}`, width);
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   const list = h("ol", { class: "edits" });
   const told = h("div", { class: "change", role: "region", "aria-label": () => t("change") });
@@ -265,7 +265,6 @@ function largestChange(places) {
   if (!places[0] || !("chosen" in places[0])) return null;
   const moved = (/** @type {any} */ one) => Math.abs(Math.exp(one.after) - Math.exp(one.before));
   const most = places.reduce((best, one) => (moved(one) > moved(best) ? one : best));
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const shares = [most.before, most.after].map((log) => strong(percent(Math.exp(log), 1)));
   return h("p", { class: "say" }, phrase("change_most", strong(shown(most.chosen)), ...shares));
 }
@@ -287,15 +286,12 @@ function raw(node, trace, unedited) {
     const asked = [unedited, trace.trace_id].map((id) =>
       getNumbers(`/api/v1/traces/${id}/matrix?${query({ layer, head })}`),
     );
-    Promise.all(asked).then(
-      (found) => {
-        if (!alive) return;
-        const [before, after] = found.map((one) => percent(one.data[q * group.keys.length + k], 1));
-        const pair = `${shown(group.queries[q])} → ${shown(group.keys[k])}`;
-        node.textContent = `${t("rawweight")} ${pair}: ${before} → ${after}. ${t("note")}`;
-      },
-      (error) => (state.status.value = error.message),
-    );
+    Promise.all(asked).then((found) => {
+      if (!alive) return;
+      const [before, after] = found.map((one) => percent(one.data[q * group.keys.length + k], 1));
+      const pair = `${shown(group.queries[q])} → ${shown(group.keys[k])}`;
+      node.textContent = `${t("rawweight")} ${pair}: ${before} → ${after}. ${t("note")}`;
+    }, state.failed);
     return () => {
       alive = false;
     };

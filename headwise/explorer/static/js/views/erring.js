@@ -10,7 +10,7 @@ import { WORDS } from "../words/erring.js";
 
 learn(WORDS);
 
-/** @param {HTMLElement} line @param {boolean} errs a caption of other words may be no error @returns {() => void} */
+/** @param {HTMLElement} line @param {boolean} errs a caption of other words may be no error */
 export function mount(line, errs) {
   line.textContent = errs ? t("errs") : "";
   const run = state.model.peek() || state.meta.peek()?.models[0]?.name;

@@ -1,6 +1,7 @@
 // @ts-check
 /** Inputs to begin with, each a link with a small picture that is traced in the background, one after another. */
 
+import { contextOf, density } from "../core/canvas.js";
 import { getJson, getNumbers, post, query } from "../api.js";
 import { colour, entries } from "../core/color.js";
 import { folded, joined, parts, perPiece, splits } from "../core/folding.js";
@@ -27,7 +28,7 @@ const EACH = new Set(["translate", "compare"]);
 const REPEATED = /(^|\s)(\S+)\s+\2\s+\2(?=\s|$)/;
 
 /**
- * The address of an input on a page. @param {string} page
+ * @param {string} page
  * @param {{ m: string, x?: string, ex?: number, g?: string, l?: number, h?: number, q?: number, k?: number }} selection
  */
 export function address(page, selection) {
@@ -86,7 +87,7 @@ export function mount(place, run) {
     );
     place.append(link);
     const writesOn = run.task === "language-model";
-    /** Opens on a cell. @param {any} cell */
+    /** @param {any} cell */
     const opens = (cell) => stays || (link.href = address(page, { ...where, ...cell }));
     return { example, name, opens, page, link, picture, answer, truth, story, writesOn };
   });
@@ -292,13 +293,13 @@ function checked({ example, truth }, { output, places }) {
  * @param {string} title @param {number} least weight that may be darkest
  */
 function map(place, weights, [rows, columns], title, least) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   const cell = Math.max(1, Math.floor((SIDE * dots) / Math.max(rows, columns)));
   const canvas = h("canvas", { width: cell * columns, height: cell * rows, role: "img", "aria-label": title });
   canvas.style.width = `${(cell * columns) / dots}px`;
   const top = Array.from(weights).reduce((most, weight) => Math.max(most, weight), least);
   const shades = entries(weights, top, "sqrt");
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   const gap = cell >= 5 * dots ? dots : 0;
   place.replaceChildren(canvas);
   followDark(() => {

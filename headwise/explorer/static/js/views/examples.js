@@ -15,7 +15,7 @@ learn(WORDS);
 
 const MOST = 8 * 2 ** 20;
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   // a page that was saved has one input
   if (inside()) return () => {};
@@ -66,7 +66,7 @@ export function mount(place) {
         else if (none) document.documentElement.dataset.ready = "none";
       },
       (error) => {
-        if (alive) state.status.value = error.message;
+        if (alive) state.failed(error);
       },
     );
     const stop = effect(() => {

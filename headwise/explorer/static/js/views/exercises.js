@@ -22,7 +22,6 @@ const [ROWS, COLUMNS] = [16, 16];
  * @param {HTMLElement} place
  * @param {{ value: boolean }} opened whether the questions are in sight
  * @param {() => string} title
- * @returns {() => void}
  */
 export function mount(place, opened, title) {
   const seed = signal(0);

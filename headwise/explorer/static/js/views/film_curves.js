@@ -1,6 +1,7 @@
 // @ts-check
 /** What every head of a layer did over a training: a small chart for each statistic, a line for each head. */
 
+import { coloursOf, contextOf, density } from "../core/canvas.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { COLOURED } from "../core/color.js";
@@ -124,15 +125,14 @@ function cell({ numbers }, step, at, head) {
  */
 function drawn(canvas, name, at, shown, now, chosen) {
   const { found, numbers } = shown;
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   if (!width || !height) return;
   canvas.width = Math.round(width * dots);
   canvas.height = Math.round(height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.scale(dots, dots);
-  const style = getComputedStyle(canvas);
-  const [ink, line, mark] = ["--soft", "--line", "--mark"].map((one) => style.getPropertyValue(one).trim());
+  const [ink, line, mark] = coloursOf(canvas, "--soft", "--line", "--mark");
   const [steps, heads] = [found.steps, numbers.shape[2]];
   const last = steps[steps.length - 1] || 1;
   const top = name === UNBOUNDED ? highest(shown, at) : 1;

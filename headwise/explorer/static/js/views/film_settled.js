@@ -26,7 +26,6 @@ export function settled({ data, shape: [steps, heads] }, head) {
  * @param {HTMLElement} place
  * @param {{ found: import("../pages/film.js").Film, layer: string, agreement: Numbers, place: () => { head: number },
  * go: (at: number) => void }} shown
- * @returns {() => void}
  */
 export function mount(place, { found, layer, agreement, place: now, go }) {
   const { steps, flags } = found;

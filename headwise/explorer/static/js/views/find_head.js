@@ -48,7 +48,6 @@ export const best = (heads, name, sign = 1) =>
  * The best head of each kind: none that a head without a preference nearly reaches, and none of the same head and
  * number as another one, as where the first token is the only separator.
  * @param {Record<string, number>[][]} heads @param {string[]} kinds @param {(name: string) => number} even
- * @returns {[string, Match][]}
  */
 function notable(heads, kinds, even) {
   const seen = new Set();
@@ -61,7 +60,7 @@ function notable(heads, kinds, even) {
     });
 }
 
-/** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @returns {() => void} */
+/** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group */
 export function mount(place, trace, group) {
   let alive = true;
   const steps = spelled(trace, group).keys.kind === "steps";

@@ -8,16 +8,13 @@ import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   let alive = true;
   let end = () => {};
-  Promise.all([getJson("/api/v1/patterns"), getNumbers("/api/v1/patterns/pairs")]).then(
-    ([told, pictures]) => {
-      if (alive) end = effect(() => drawn(place, told.patterns, pictures));
-    },
-    (error) => (state.status.value = error.message),
-  );
+  Promise.all([getJson("/api/v1/patterns"), getNumbers("/api/v1/patterns/pairs")]).then(([told, pictures]) => {
+    if (alive) end = effect(() => drawn(place, told.patterns, pictures));
+  }, state.failed);
   return () => {
     alive = false;
     end();

@@ -14,7 +14,7 @@ const WHOLE = 0.995;
 /** How far a key moves the chosen pair, or chooses the first one. @type {typeof MOVES} */
 const KEYS = { ...MOVES, Enter: [0, 0], " ": [0, 0] };
 
-/** @param {HTMLElement} place @param {import("../pages/graph.js").Seen} seen @returns {() => void} */
+/** @param {HTMLElement} place @param {import("../pages/graph.js").Seen} seen */
 export function mount(place, { part, group, title, weights: given }) {
   const names = part.nodes.map(({ name }) => name);
   const count = names.length;

@@ -28,13 +28,10 @@ const NARROW = 760;
  */
 export const columnsOf = ({ heads }) => COLUMNS.filter((name) => name in (heads[0][0] || {}));
 
-/** The title of a column, with its unit. @param {string} name */
+/** @param {string} name */
 export const heading = (name) => (name in UNITS ? `${t(name)} (${t(UNITS[name])})` : t(name));
 
-/**
- * @param {HTMLElement} place @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary
- * @returns {() => void}
- */
+/** @param {HTMLElement} place @param {state.Group} group @param {{ heads: Record<string, number>[][] }} summary */
 export function mount(place, group, summary) {
   const sorted = signal({ by: "", down: true });
   const rows = summary.heads.flatMap((heads, layer) => heads.map((found, head) => ({ layer, head, found })));

@@ -1,6 +1,7 @@
 // @ts-check
 /** The large map of one head: labels on both sides, the number under the pointer, a cell that can be locked. */
 
+import { coloursOf, density } from "../core/canvas.js";
 import { h } from "../dom.js";
 import { batch, effect } from "../store.js";
 import { holding } from "../core/folding.js";
@@ -12,7 +13,6 @@ import * as state from "../state.js";
 import { t } from "../strings.js";
 import { sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
-import { say } from "./heard.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as zooming from "./zooming.js";
@@ -236,7 +236,7 @@ function rowOf(head) {
 
 /** The window in dots of the screen. @param {import("../core/zoom.js").Window} window */
 const dotted = ({ x, y, side, tall = side }) => {
-  const dots = globalThis.devicePixelRatio || 1;
+  const dots = density();
   return { x, y, side: side * dots, tall: tall * dots };
 };
 
@@ -251,7 +251,7 @@ const dotted = ({ x, y, side, tall = side }) => {
  * @param {number} columns
  */
 function backed(backdrop, canvas, picture, how, window, rows, columns) {
-  const dots = globalThis.devicePixelRatio || 1;
+  const dots = density();
   const [width, height] = [Math.round(canvas.clientWidth * dots), Math.round(canvas.clientHeight * dots)];
   for (const one of [backdrop, canvas]) [one.width, one.height] = [width, height];
   const { x, y, side, tall = side } = dotted(window);
@@ -259,7 +259,7 @@ function backed(backdrop, canvas, picture, how, window, rows, columns) {
   const [across, down] = [columns / picture.columns, rows / picture.canvas.height];
   const blocks = { x: x / across, y: y / down, side: side * across, tall: tall * down };
   windowed(backdrop, picture.canvas, picture.entries, blocks, picture.columns);
-  parted(backdrop, dotted(window), getComputedStyle(canvas).getPropertyValue("--panel").trim());
+  parted(backdrop, dotted(window), coloursOf(canvas, "--panel")[0]);
   if (window.side >= NUMERALS) numbered(backdrop, dotted(window), rows, columns, how.numeral);
 }
 
@@ -273,7 +273,7 @@ const placed = ({ rows, columns }, { q, k }) => ({
   k: columns ? holding(columns, k) : k,
 });
 
-/** The locked cell. @param {{ rows?: number[][], columns?: number[][] }} head */
+/** @param {{ rows?: number[][], columns?: number[][] }} head */
 export const locked = (head) => placed(head, { q: state.query.value, k: state.key.value });
 
 /** The locked cell, else that with the largest weight. @param {{ rows?: number[][], columns?: number[][] }} head */
@@ -304,7 +304,7 @@ export function choose({ q, k }, head) {
     state.query.value = rows && q >= 0 ? rows[q][0] : q;
     state.key.value = columns && k >= 0 ? columns[k][0] : k;
   });
-  say(told(q, k, head), Boolean(head.spoken || document.querySelector(".attend > .read:not([hidden]) .say")));
+  state.say(told(q, k, head), Boolean(head.spoken || document.querySelector(".attend > .read:not([hidden]) .say")));
 }
 
 /** @param {number} q @param {number} k @param {Head} head */

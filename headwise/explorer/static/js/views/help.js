@@ -29,7 +29,6 @@ const KEYS = [
   ["?", "key_help"],
 ];
 
-/** Shows the keys, or hides them. */
 export function help() {
   const open = document.querySelector("dialog.help");
   if (open) return open.remove();

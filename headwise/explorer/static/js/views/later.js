@@ -10,13 +10,12 @@ const REST = 1200;
  * Mounts a view when it has come, unless its place is gone by then.
  * @param {() => Promise<any>} load
  * @param {...any} what it is mounted with
- * @returns {() => void}
  */
 export function later(load, ...what) {
   let [end, alive] = [() => {}, true];
   load().then(
     (view) => alive && (end = view.mount(...what)),
-    (error) => alive && (state.status.value = error.message),
+    (error) => alive && state.failed(error),
   );
   return () => {
     alive = false;

@@ -124,7 +124,7 @@ export function mount(place, more = null, lines = () => "") {
   };
 }
 
-/** Words for a pair without a weight. @param {Absent} [absent] @param {number} [at] its cell */
+/** @param {Absent} [absent] @param {number} [at] its cell */
 export function lacking(absent, at = -1) {
   if (absent) return absent.blank.includes(at) ? absent.hidden : absent.pair;
   return t(state.best() === "graph" ? "strangers" : "forbidden");

@@ -4,6 +4,7 @@
  * the looked-at token stand out.
  */
 
+import { contextOf, density } from "../core/canvas.js";
 import { h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { MOST, sentencePair, strongest } from "../core/links.js";
@@ -69,10 +70,7 @@ export function shownHeads(group) {
   return all.filter((one) => one === head || named.includes(one));
 }
 
-/**
- * What the links show besides the chosen head.
- * @param {state.Trace} trace @param {state.Group} group
- */
+/** What the links show besides the chosen head. @param {state.Trace} trace @param {state.Group} group */
 export async function more(trace, group) {
   const { head } = state.place(group);
   const { special = [] } = spelled(trace, group).keys;
@@ -133,13 +131,13 @@ export function strongestOf(lines) {
  * {number} at */
 const partOf = (held, pair, at) => pair[held ? held[at][0] : at];
 
-/** @param {Heads} head @returns {Coloured[]} */
+/** @param {Heads} head */
 export const colouredOf = (head) => head.coloured || [{ head: 0, place: 0, weights: head.weights }];
 
-/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+/** @param {HTMLElement} place @param {Heads} head */
 export const mount = (place, head) => (parts.isLarge(head) ? parts.mount(place, head, draw) : draw(place, head));
 
-/** @param {HTMLElement} place @param {Heads} head @returns {() => void} */
+/** @param {HTMLElement} place @param {Heads} head */
 export function draw(place, head) {
   const { group } = head;
   const count = Math.max(group.queries.length, group.keys.length, 1);
@@ -252,7 +250,7 @@ class Picture {
    */
   constructor(faint, lit, width, step, head, lines, drawn) {
     const { queries, keys } = head.group;
-    const dots = globalThis.devicePixelRatio || 1;
+    const dots = density();
     const most = Math.max(queries.length, keys.length);
     this.size = [width, step * most].map((one) => Math.max(1, Math.round(one * dots)));
     // the fewer tokens of a part stand in the middle of the others
@@ -280,7 +278,7 @@ class Picture {
   /** All lines, between the margin of the shares and the other side. */
   background() {
     sized(this.faint, this.size);
-    this.stroke(/** @type {CanvasRenderingContext2D} */ (this.faint.getContext("2d")), this.drawn, 0.5);
+    this.stroke(contextOf(this.faint), this.drawn, 0.5);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Line[]} lines @param {number} strength */
@@ -310,7 +308,7 @@ class Picture {
 
   /** @param {{ q: number, k: number }} at @param {boolean} free whether all links stand out */
   draw(at, free) {
-    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    const context = contextOf(this.canvas);
     const sharesLeft = at.q < 0 && at.k >= 0;
     if (sharesLeft !== this.sharesLeft) {
       this.sharesLeft = sharesLeft;

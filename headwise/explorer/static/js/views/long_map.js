@@ -4,6 +4,7 @@
  * weights; the row of any query exactly.
  */
 
+import { coloursOf, density } from "../core/canvas.js";
 import { getJson, getNumbers, query } from "../api.js";
 import { entries, letters, ramp } from "../core/color.js";
 import { NUMERALS } from "../core/fit.js";
@@ -44,7 +45,6 @@ const MOST_TILES = 64;
 /**
  * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
  * @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive
- * @returns {Promise<() => void>}
  */
 export async function mount(node, read, trace, group, alive) {
   const { at, layer, head } = state.place(group);
@@ -234,7 +234,7 @@ class LongMap {
       return tile;
     } catch (error) {
       this.tiles.delete(key);
-      state.status.value = /** @type {Error} */ (error).message;
+      state.failed(/** @type {Error} */ (error));
       return null;
     }
   }
@@ -256,7 +256,7 @@ class LongMap {
   paint() {
     this.frame = 0;
     const [window, { canvas, bounds }] = [zooming.now(this.bounds), this];
-    const dots = globalThis.devicePixelRatio || 1;
+    const dots = density();
     const size = [canvas.clientWidth, canvas.clientHeight].map((length) => Math.round(length * dots));
     if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
     const context = canvas.getContext("2d");
@@ -287,7 +287,7 @@ class LongMap {
     const { row } = latest;
     const order = Array.from(row.keys()).filter((k) => row[k] > 0);
     const size = SEEN * dots;
-    context.strokeStyle = getComputedStyle(this.canvas).getPropertyValue("--mark").trim();
+    context.strokeStyle = coloursOf(this.canvas, "--mark")[0];
     context.lineWidth = 1.5 * dots;
     for (const k of order.sort((one, two) => row[two] - row[one]).slice(0, BARS)) {
       const [entry] = entries([row[k]], this.top(1), /** @type {any} */ (state.scale.value));
@@ -331,7 +331,7 @@ class LongMap {
   /** Lines between cells, and their numbers, where there is room. @param {any} window @param {number} dots */
   cells(window, dots) {
     const dotted = { ...window, side: window.side * dots };
-    parted(this.canvas, dotted, getComputedStyle(this.canvas).getPropertyValue("--panel").trim());
+    parted(this.canvas, dotted, coloursOf(this.canvas, "--panel")[0]);
     if (window.side < NUMERALS) return;
     const { rows, columns } = this.bounds;
     const scale = /** @type {any} */ (state.scale.value);

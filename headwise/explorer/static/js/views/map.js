@@ -6,22 +6,16 @@ import { effect } from "../store.js";
 import { entries, signed } from "../core/color.js";
 import { LARGEST, NUMERALS } from "../core/fit.js";
 import { marked, numbered, painted, parted, under, windowed } from "../core/heatmap.js";
+import { MOVES } from "../keys.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import * as axis from "./axis.js";
-import { say } from "./heard.js";
 import * as legend from "./legend.js";
 
 /** Pixels to the right of a map that fills its place. */
 const SPARE = 12;
 /** Pixels of a cell at most, without a legend. */
 const SMALL = 28;
-const MOVES = /** @type {Record<string, [number, number]>} */ ({
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-});
 
 /**
  * @typedef {{ values: ArrayLike<number>, rows: string[], columns: string[], top: number, low?: number,
@@ -36,7 +30,7 @@ const MOVES = /** @type {Record<string, [number, number]>} */ ({
  * of this and of other maps, which all leave as much room
  */
 
-/** @param {HTMLElement} place @param {Matrix} matrix @returns {() => void} */
+/** @param {HTMLElement} place @param {Matrix} matrix */
 export function mount(place, matrix) {
   const [rows, columns] = [matrix.rows.length, matrix.columns.length];
   const canvas = h("canvas", { class: "heat", tabindex: 0, role: "img", "aria-label": matrix.title });
@@ -133,7 +127,7 @@ function shaded({ values, top, low, signed: signs, quantity, absent }) {
 function chosen(matrix) {
   const at = matrix.cell.peek();
   if (!at) return;
-  say(matrix.told(at.q, at.k), true);
+  state.say(matrix.told(at.q, at.k), true);
   if (matrix.pick) matrix.pick(at.q, at.k);
 }
 
@@ -147,7 +141,7 @@ function pressed(event, matrix, rows, columns) {
   const at = matrix.cell.peek() || { q: -move[0], k: -move[1] };
   const inside = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
   matrix.cell.value = { q: inside(at.q + move[0], rows), k: inside(at.k + move[1], columns) };
-  say(matrix.told(matrix.cell.peek().q, matrix.cell.peek().k), true);
+  state.say(matrix.told(matrix.cell.peek().q, matrix.cell.peek().k), true);
 }
 
 /**

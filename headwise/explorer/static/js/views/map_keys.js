@@ -13,7 +13,7 @@ export function head(group, by) {
   state.go(group, { head: next === group.heads ? -1 : next });
 }
 
-/** Moves the chosen cell. @param {state.Group} group @param {number} down @param {number} across */
+/** @param {state.Group} group @param {number} down @param {number} across */
 export function move(group, down, across) {
   const trace = state.trace.peek();
   if (!trace) return;
@@ -27,7 +27,7 @@ export function move(group, down, across) {
     (shown) =>
       choose(moved(chosen(shown), [down, across], shown.group), { ...shown, weights: shown.raw || shown.marked }),
     (error) => {
-      state.status.value = error.message;
+      state.failed(error);
     },
   );
 }

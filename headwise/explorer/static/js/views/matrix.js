@@ -51,7 +51,7 @@ function top(values) {
   return most || 1;
 }
 
-/** The colours of a row. @param {Matrix} matrix @param {number[]} row @param {number} most */
+/** @param {Matrix} matrix @param {number[]} row @param {number} most */
 function shades({ share }, row, most) {
   const dark = state.dark.peek() ? "dark" : "light";
   const name = share ? `ink ${dark}` : dark === "dark" ? "diverging dark" : "diverging";

@@ -35,10 +35,7 @@ export const choice = (names, now) =>
 /** Where the attribution of a trace is asked for. @param {state.Trace} trace */
 const at = (trace) => `/api/v1/traces/${trace.trace_id}/attribution`;
 
-/**
- * The maps of a method.
- * @param {state.Trace} trace @param {string} by @param {AbortSignal} leaving @returns {Promise<Described>}
- */
+/** @param {state.Trace} trace @param {string} by @param {AbortSignal} leaving @returns {Promise<Described>} */
 export const described = (trace, by, leaving) => getJson(`${at(trace)}?${query({ by })}`, leaving);
 
 /**

@@ -18,7 +18,7 @@ export const bar = ({ adopted }) => (adopted ? UNKNOWN : TRAINED);
  * @param {Record<string, number>[][]} heads of each layer @param {number} queries @param {number} keys
  * @param {boolean} causal
  */
-export function leastShare(heads, queries, keys, causal) {
+function leastShare(heads, queries, keys, causal) {
   const even = causal
     ? Array.from({ length: queries }, (_, q) => Math.log(q + 1)).reduce((sum, one) => sum + one, 0) / queries
     : Math.log(keys);

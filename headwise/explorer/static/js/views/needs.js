@@ -28,13 +28,7 @@ const MEANT = 210;
 /** What muting each head came to, over which inputs, and whether that is all; it stays while another group is open. */
 const muting = signal({ about: "", texts: "", rows: /** @type {any[]} */ ([]), done: false });
 
-/**
- * @param {HTMLElement} place
- * @param {state.Trace} trace
- * @param {state.Group} group
- * @param {() => boolean} alive
- * @returns {() => void}
- */
+/** @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive */
 export function mount(place, trace, group, alive) {
   const similar = h("div", {});
   const muted = h("div", {});

@@ -12,7 +12,7 @@ import { offers } from "./fitting.js";
 /** Frames of a head that learns to read backwards, how sharply it looks, and the tokens that it reads. */
 const [SHARP, TOKENS, SIDE] = [[0, 0.4, 1.6, 6], 6, 84];
 
-/** @param {HTMLElement} place @param {string} name of the run @param {string[]} filmed runs @returns {() => void} */
+/** @param {HTMLElement} place @param {string} name of the run @param {string[]} filmed runs */
 export function mount(place, name, filmed) {
   const end = effect(() => {
     const runs = state.meta.value.models;

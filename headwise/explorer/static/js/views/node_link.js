@@ -6,7 +6,7 @@ import { lettersOn } from "../core/color.js";
 import { apart, isAromatic, molecule, stretched } from "../core/placing.js";
 import { cut, percent } from "../core/text.js";
 import { wide } from "../core/wide.js";
-import { fill, h } from "../dom.js";
+import { fill, h, repainted, strong } from "../dom.js";
 import { MOVES, wrapped } from "../keys.js";
 import * as state from "../state.js";
 import { batch, effect } from "../store.js";
@@ -58,7 +58,7 @@ function focus(seen) {
   return now >= 0 && now < seen.part.nodes.length ? now : seen.trace.places.chosen === null ? -1 : 0;
 }
 
-/** @param {HTMLElement} place @param {Seen} seen @returns {() => void} */
+/** @param {HTMLElement} place @param {Seen} seen */
 export function mount(place, seen) {
   const { part } = seen;
   const chemical = state.reads() === "molecule";
@@ -176,11 +176,8 @@ export function mount(place, seen) {
       rings.length ? [h("span", {}, t("ring_width")), ...rings] : [],
     );
   });
-  const end = effect(paint);
-  const resized = new ResizeObserver(() => paint());
-  resized.observe(canvas);
+  const end = repainted(canvas, paint);
   return () => {
-    resized.disconnect();
     legend();
     end();
     state.hovered.value = null;
@@ -195,7 +192,7 @@ function isLow(nodes) {
   return nodes.length >= CHAIN && across >= FLAT * down;
 }
 
-/** A node as a button. @param {Seen} seen @param {number} number */
+/** @param {Seen} seen @param {number} number */
 function dot(seen, number) {
   const one = seen.part.nodes[number];
   const chemical = state.reads() === "molecule";
@@ -238,13 +235,13 @@ function diameter({ part }, bond) {
   return Math.max(NODE, ...inside.map(({ name }) => wide(name) + (part.nodes.length > NAMED ? CLOSE : BESIDE)));
 }
 
-/** Puts a node at its place. @param {HTMLElement} node @param {number[]} spot @param {number} size */
+/** @param {HTMLElement} node @param {number[]} spot @param {number} size */
 function stand({ style }, [x, y], size) {
   [style.left, style.top] = [`${x}px`, `${y}px`];
   style.setProperty("--size", `${size}px`);
 }
 
-/** The pairs, from the largest weight on. @param {Seen} seen */
+/** @param {Seen} seen */
 const pairsOf = ({ part, weights }) =>
   part.pairs.map(([q, k], edge) => ({ q, k, weight: weights[edge] })).sort((one, two) => two.weight - one.weight);
 
@@ -274,7 +271,6 @@ function marked(nodes, shown, now, rings) {
  * What one node attends to, or the strongest pairs of a molecule, in a sentence and as bars.
  * @param {HTMLElement} place
  * @param {Seen} seen
- * @returns {() => void}
  */
 export function reading(place, seen) {
   const pairs = pairsOf(seen);
@@ -318,7 +314,6 @@ function keyOf({ part }, now) {
  */
 function row(seen, pairs, now, key) {
   const { nodes } = seen.part;
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const name = (/** @type {number} */ at) => cut(nodes[at].name, 16);
   const to = (/** @type {number} */ q, /** @type {number} */ k) => (q === k ? t("itself") : name(k));
   const off = now < 0 || state.loops.value;

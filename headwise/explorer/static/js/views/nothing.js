@@ -58,11 +58,7 @@ export function nothing() {
   );
 }
 
-/**
- * Inputs that can be shown, while the one that was asked for cannot.
- * @param {HTMLElement} place
- * @returns {() => void}
- */
+/** Inputs that can be shown, while the one that was asked for cannot. @param {HTMLElement} place */
 export function others(place) {
   const node = h("div", { class: "offered" });
   place.append(node);
@@ -74,7 +70,7 @@ export function others(place) {
   });
 }
 
-/** Both, of a page that needs them where it is refused alone. @param {HTMLElement} place @returns {() => void} */
+/** Both, of a page that needs them where it is refused alone. @param {HTMLElement} place */
 export function mount(place) {
   place.append(nothing());
   return others(place);

@@ -61,7 +61,7 @@ export function matricesOf(all, panel) {
   ];
 }
 
-/** One number by hand. @param {Steps} all */
+/** @param {Steps} all */
 export function oneNumber(all) {
   const now = place(all);
   const { link } = openLink(all, now);
@@ -87,7 +87,7 @@ function unchanged(all, link, now) {
   return [h("div", { class: "formula" }, h("span", { class: "number" }, words))];
 }
 
-/** What a link is called. @param {Steps} all @param {Link} link */
+/** @param {Steps} all @param {Link} link */
 function title({ by }, link) {
   const [step] = link.steps;
   if (link.id === "weights" && step.working && step.working.rule === "normalizer")

@@ -1,14 +1,16 @@
 // @ts-check
 /** One image in grey under the weights: a click on a place makes it the query, or the key of a word; arrows move it. */
 
+import { coloursOf, density } from "../core/canvas.js";
 import { signedTicks, ticks } from "../core/bar.js";
 import { STRENGTH } from "../core/color.js";
 import { minus } from "../core/digits.js";
 import { coloured, drawn, glowBar, gridded, largest, most, under } from "../core/overlay.js";
 import { number, percent } from "../core/text.js";
-import { h } from "../dom.js";
+import { h, repainted } from "../dom.js";
+import { MOVES } from "../keys.js";
 import * as state from "../state.js";
-import { effect, signal } from "../store.js";
+import { signal } from "../store.js";
 import { sentences, t } from "../strings.js";
 import * as legend from "./legend.js";
 
@@ -57,12 +59,7 @@ function choose({ axis, q }, what, place) {
   else state.lock({ q: q < 0 ? state.query.peek() : q, k });
 }
 
-/**
- * @param {HTMLElement} place
- * @param {import("../pages/vision.js").Seen} seen
- * @param {What} what
- * @returns {() => void}
- */
+/** @param {HTMLElement} place @param {import("../pages/vision.js").Seen} seen @param {What} what */
 export function mount(place, seen, what) {
   const { trace } = seen;
   const axis = what.axis || seen.axis;
@@ -96,11 +93,10 @@ export function mount(place, seen, what) {
   canvas.addEventListener("pointermove", point);
   canvas.addEventListener("pointerleave", () => (pointed.value = -1));
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => moved(event, seen, what));
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   const paint = () => {
     const ramp = what.signed ? state.signs() : state.inks();
-    const css = getComputedStyle(canvas);
-    const [page, mark, link] = ["--page", "--mark", "--link"].map((name) => css.getPropertyValue(name).trim());
+    const [page, mark, link] = coloursOf(canvas, "--page", "--mark", "--link");
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * dots));
     canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
     const on = shown.value && !hidden.value ? strength.value : 0;
@@ -121,14 +117,9 @@ export function mount(place, seen, what) {
     [...above.children].forEach((node, column) => node.classList.toggle("on", read >= 0 && column === read % columns));
     gridded(canvas, axis, { lines: lines.value && fits, marks, page, dots });
   };
-  const end = effect(paint);
-  const resized = new ResizeObserver(() => paint());
-  resized.observe(canvas);
+  const end = repainted(canvas, paint);
   if (what.ready) document.documentElement.dataset.ready = what.ready;
-  return () => {
-    resized.disconnect();
-    end();
-  };
+  return end;
 }
 
 /** The numbers of rows or columns at an edge, as many as there is room for. @param {number} count */
@@ -205,13 +196,6 @@ function queries(seen, what) {
   return free ? h("div", { class: "tokens", role: "group", "aria-label": t("queries") }, all) : "";
 }
 
-const MOVES = /** @type {Record<string, [number, number]>} */ ({
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-});
-
 /**
  * The arrows move the place that looks, or that a word looks at.
  * @param {KeyboardEvent} event
@@ -247,13 +231,13 @@ export function short(k, axis) {
   return at < 0 ? t("class_token") : `${Math.floor(at / axis.grid[1]) + 1}, ${(at % axis.grid[1]) + 1}`;
 }
 
-/** A place and its number. @param {What} what @param {import("../core/overlay.js").Patches} axis @param {number} k */
+/** @param {What} what @param {import("../core/overlay.js").Patches} axis @param {number} k */
 function worded({ weights, signed }, axis, k) {
   const value = signed ? minus(number(weights[k])) : percent(weights[k], 1);
   return `${named(k, axis)}: ${value}`;
 }
 
-/** What the picture shows, in words. @param {What} what @param {any} axis */
+/** @param {What} what @param {any} axis */
 function told(what, axis) {
   const order = Array.from(what.weights, (_, k) => k)
     .sort((one, two) => Math.abs(what.weights[two]) - Math.abs(what.weights[one]))

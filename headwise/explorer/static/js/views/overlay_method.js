@@ -3,7 +3,7 @@
 
 import { minus } from "../core/digits.js";
 import { number, percent } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { learn, phrase, t } from "../strings.js";
@@ -22,7 +22,6 @@ learn(WORDS);
 /**
  * @param {HTMLElement} place @param {HTMLElement} read @param {Seen} seen
  * @param {number} head of the layer; -1: all together
- * @returns {() => void}
  */
 export function mount(place, read, seen, head) {
   const { trace, group } = seen;
@@ -118,7 +117,6 @@ function drawn(place, read, seen, method, map, head, values) {
 function said(read, seen, what, map, output) {
   const row = Array.from(what.weights);
   const order = row.map((_, k) => k).sort((one, two) => Math.abs(row[two]) - Math.abs(row[one]));
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const told = (/** @type {number} */ value) => (map.signed ? minus(number(value)) : percent(value, 1));
   return effect(() => {
     const at = overlay.readAt(seen, what);

@@ -16,7 +16,7 @@ const HOPS = [1, 2, 3];
 /** Saves the page of now. */
 export function save() {
   state.status.value = t("loading");
-  whole(state.page.peek()).catch((error) => (state.status.value = error.message));
+  whole(state.page.peek()).catch(state.failed);
 }
 
 /** @param {string} page */

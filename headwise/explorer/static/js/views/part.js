@@ -89,7 +89,6 @@ function strongestKeys({ weights, group }, from, to, chosen) {
  * The links of a large head: a part of it, others by buttons, or by choosing a row there.
  * @param {HTMLElement} place @param {Heads} head
  * @param {(place: HTMLElement, part: Heads) => () => void} draw
- * @returns {() => void}
  */
 export function mount(place, head, draw) {
   const { queries, keys } = head.group;

@@ -1,6 +1,7 @@
 // @ts-check
 /** The picture that was read, beside a map whose columns are its patches: the chosen one is framed and told by name. */
 
+import { coloursOf, density } from "../core/canvas.js";
 import { getNumbers } from "../api.js";
 import { gridded, picture, drawn, under } from "../core/overlay.js";
 import { h } from "../dom.js";
@@ -17,7 +18,6 @@ learn(OF_PLACES);
 /**
  * @param {HTMLElement} place @param {state.Trace} trace @param {state.Group} group
  * @param {import("./heat.js").Head} head
- * @returns {() => void}
  */
 export function mount(place, trace, group, head) {
   const axis = /** @type {any} */ (trace.axes[group.name].keys);
@@ -55,15 +55,15 @@ export function mount(place, trace, group, head) {
   let alive = true;
   getNumbers(`/api/v1/traces/${trace.trace_id}/image`).then(
     (numbers) => alive && (image.value = picture(numbers)),
-    (error) => alive && (state.status.value = error.message),
+    (error) => alive && state.failed(error),
   );
   const end = effect(() => {
-    const [mark, page] = ["--mark", "--page"].map((name) => getComputedStyle(canvas).getPropertyValue(name).trim());
+    const [mark, page] = coloursOf(canvas, "--mark", "--page");
     void state.dark.value;
     canvas.setAttribute("aria-label", words());
     const { k } = looked();
     if (!image.value) return;
-    const dots = globalThis.devicePixelRatio || 1;
+    const dots = density();
     canvas.width = Math.max(1, Math.round(canvas.clientWidth * dots));
     canvas.height = Math.max(1, Math.round(canvas.clientHeight * dots));
     drawn(canvas, image.value, { weights: null, axis, strength: 0, covered, shape, ramp: "" });

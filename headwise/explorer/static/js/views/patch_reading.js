@@ -3,7 +3,7 @@
 
 import { coloured } from "../core/overlay.js";
 import { percent } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, phrase, sentences, t } from "../strings.js";
 import { WORDS } from "../words/reading.js";
@@ -20,7 +20,6 @@ const [SMALL, NARROW] = [0.001, 760];
  * @param {import("../pages/vision.js").Seen} seen
  * @param {import("./overlay.js").What} what
  * @param {boolean} mean of the heads
- * @returns {() => void}
  */
 export function mount(place, seen, what, mean) {
   const { axis } = seen;
@@ -32,7 +31,6 @@ export function mount(place, seen, what, mean) {
   const from = what.places && what.q >= 0 ? named(what.q, axis) : what.words[what.q] || "";
   const template =
     what.q < 0 ? "say_mean" : !what.places ? "say_word" : what.q < axis.before ? "say_class" : "say_patch";
-  const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
   const listed = order.filter((at) => row[at] >= SMALL || at === order[0]);
   // a line of the list frames its patch
   place.onpointerover = (event) => {

@@ -29,7 +29,6 @@ const EDGE = 16;
 const GAP = 6;
 const BAR = 24;
 
-/** Colours of the page as it is now. */
 function colours() {
   const style = getComputedStyle(document.documentElement);
   const one = (/** @type {string} */ name) => style.getPropertyValue(name).trim();

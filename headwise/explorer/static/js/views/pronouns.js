@@ -88,7 +88,7 @@ async function follow(rows, limit, run, signal) {
  * The tokens of a word of one side of a group. @param {string[]} labels
  * @param {{ words?: number[] } | undefined} axis @param {string} word
  */
-export function tokensOf(labels, axis, word) {
+function tokensOf(labels, axis, word) {
   const words = axis?.words || labels.map((_, at) => at);
   const parts = new Map();
   words.forEach((number, at) => number >= 0 && parts.set(number, [...(parts.get(number) || []), at]));

@@ -2,7 +2,7 @@
 /** The chosen cell in a sentence, its row as bars, and what more is known of it. */
 
 import { getNumbers, query } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { inside } from "../inside.js";
 import { closed } from "../core/closed.js";
 import { quoted } from "../core/quoted.js";
@@ -44,7 +44,6 @@ const MARKS = [
  * @param {Read} head
  * @param {state.Trace} trace
  * @param {state.Group} group whose layer is shown
- * @returns {() => void}
  */
 export function mount(place, head, trace, group) {
   const columns = head.group.keys.length;
@@ -108,7 +107,6 @@ export function mount(place, head, trace, group) {
     const template = row[k] === -Infinity ? hidden : rolled(group) ? "say_rollout" : `say_${group.kind}`;
     const ofHead = headName(state.place(group).head);
     const largest = order[0] !== k && row[k] < row[order[0]] ? order[0] : -1;
-    const strong = (/** @type {string} */ text) => h("strong", {}, h("bdi", {}, text));
     const [facts, full] = [h("dl", { class: "facts" }, measures(row)), fullOf(row[order[0]])];
     const meant = h("p", { class: "note" }, facts.childNodes.length ? t("facts_note") : "");
     fill(

@@ -20,24 +20,21 @@ import { weightsOf } from "./marked.js";
 /** What stands in the table of a comparison, besides the score. */
 const COLUMNS = ["side", "behind", "p", "seeds", "parameters", "step_cpu_ms", "peak_mib", "state_bytes", "cpu_s"];
 
-/** @param {HTMLElement} place @returns {() => void} */
+/** @param {HTMLElement} place */
 export function mount(place) {
   let alive = true;
   /** @type {(() => void)[]} */
   const ends = [];
-  getJson("/api/v1/reports").then(
-    (/** @type {{ reports: Report[] }} */ { reports }) => {
-      if (!alive) return;
-      fill(place);
-      for (const report of reports) {
-        const section = h("section", { class: "panel report" });
-        place.append(section);
-        ends.push(drawn(section, report));
-      }
-      document.documentElement.dataset.reports = String(reports.length);
-    },
-    (error) => (state.status.value = error.message),
-  );
+  getJson("/api/v1/reports").then((/** @type {{ reports: Report[] }} */ { reports }) => {
+    if (!alive) return;
+    fill(place);
+    for (const report of reports) {
+      const section = h("section", { class: "panel report" });
+      place.append(section);
+      ends.push(drawn(section, report));
+    }
+    document.documentElement.dataset.reports = String(reports.length);
+  }, state.failed);
   return () => {
     alive = false;
     ends.forEach((end) => end());
@@ -104,11 +101,7 @@ function cell(row, name) {
   return typeof value === "number" ? number(value) : String(value);
 }
 
-/**
- * The same head of the run of each side, on one input.
- * @param {HTMLElement} place
- * @param {Report} report
- */
+/** The same head of the run of each side, on one input. @param {HTMLElement} place @param {Report} report */
 function attention(place, report) {
   const [text, layer, head] = [signal(""), signal(0), signal(0)];
   const input = h("input", { type: "text", "aria-label": t("input"), placeholder: t("type_text") });

@@ -28,7 +28,6 @@ const LETTERS = 16;
  * @param {HTMLElement} node @param {HTMLElement} read where the chosen cell is read
  * @param {state.Trace} trace @param {state.Group} group @param {() => boolean} alive
  * @param {string} why the view that was asked for cannot be had; "" for links and text
- * @returns {Promise<() => void>}
  */
 export async function mount(node, read, trace, group, alive, why) {
   const { at, layer, head } = state.place(group);
@@ -77,7 +76,7 @@ export async function mount(node, read, trace, group, alive, why) {
       if (q < 0 || q === latest) return;
       redraw(q).catch((error) => {
         latest = -1;
-        state.status.value = error.message;
+        state.failed(error);
       });
     }),
   ];
@@ -89,10 +88,7 @@ export async function mount(node, read, trace, group, alive, why) {
   };
 }
 
-/**
- * A row in each of the heads that are shown
- * @typedef {{ number: number, row: Float32Array }[]} Drawn
- */
+/** A row in each of the heads that are shown @typedef {{ number: number, row: Float32Array }[]} Drawn */
 
 /** A row over its text, in the chosen head. @param {state.Group} group @param {string} title */
 async function textOf(group, title) {

@@ -42,10 +42,7 @@ function firstOf({ group, q, largest, count }, size, before) {
   return Math.max(0, Math.min(count - size, at - reach));
 }
 
-/**
- * The tokens of a window; its keys are tinted by their weights.
- * @param {HTMLElement} body @param {Heads} head @returns {() => void}
- */
+/** The tokens of a window; its keys are tinted by their weights. @param {HTMLElement} body @param {Heads} head */
 function drawn(body, head) {
   const { weights, top = 0 } = head;
   const { queries, keys, end } = ends.mount(head, "behind", head.part);
@@ -88,7 +85,6 @@ const windowOf = ({ group, q, weights, largest, press }, from, size, title) => (
 /**
  * @param {HTMLElement} place @param {Row} given @param {string} title
  * @param {{ from: number, head: Heads | null }} shown where the window begins, -1 before the first one, and its head
- * @returns {() => void}
  */
 export function mount(place, given, title, shown) {
   const { group, q, weights, head } = given;

@@ -17,7 +17,7 @@ export class Rows {
   at = (/** @type {number} */ q) => {
     const latest = this.latest.value;
     if (latest && latest.q === q) return latest.row;
-    this.load(q).catch((error) => (state.status.value = error.message));
+    this.load(q).catch(state.failed);
     return null;
   };
 

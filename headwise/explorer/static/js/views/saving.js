@@ -59,7 +59,7 @@ export function trace(trace, group) {
     whole.catch((error) => (error.status === TOO_LARGE ? part() : Promise.reject(error))).catch(refused);
   };
   const refused = (/** @type {Error} */ error) => {
-    state.status.value = error.message;
+    state.failed(error);
   };
   return h(
     "span",

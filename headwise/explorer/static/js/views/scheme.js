@@ -1,12 +1,13 @@
 // @ts-check
 /** What a position scheme does as a map, as a curve by distance, and as hands of a clock where it turns. */
 
+import { coloursOf, contextOf, density } from "../core/canvas.js";
 import { signedTicks } from "../core/bar.js";
 import { drawn } from "../core/chart.js";
 import { signed } from "../core/color.js";
 import { painted, under } from "../core/heatmap.js";
 import { number } from "../core/text.js";
-import { h } from "../dom.js";
+import { h, repainted } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
 import { sentences, t } from "../strings.js";
@@ -25,7 +26,7 @@ const figure = (value) => number(value).replace(/^-/, "−");
 /** Pixels that the two lines below a hand need. */
 const BELOW = 34;
 
-/** @param {HTMLElement} place @param {Drawn} what @returns {() => void} */
+/** @param {HTMLElement} place @param {Drawn} what */
 export function mount(place, what) {
   place.append(h("p", { class: "say" }, saying(what)));
   const ends = [map(place, what), curve(place, what)];
@@ -122,7 +123,7 @@ function angleOf(values, row, pair, sineFirst) {
  * Positions until a pair of columns has turned once; 0 where it does not turn evenly from position 0.
  * @param {Numbers} values @param {number} pair @param {boolean} sineFirst sine before cosine, as in sinusoidal vectors
  */
-export function periodOf(values, pair, sineFirst) {
+function periodOf(values, pair, sineFirst) {
   const [rows, columns] = values.shape;
   if (rows < 3 || 2 * pair + 1 >= columns) return 0;
   const speed = angleOf(values, 1, pair, sineFirst);
@@ -176,9 +177,9 @@ function saying({ does, alike }) {
 
 /**
  * Similarity by distance: as it is told, or the mean of the pairs of each distance of a matrix.
- * @param {Numbers} alike @returns {{ x: number, y: number }[]}
+ * @param {Numbers} alike
  */
-export function byDistance(alike) {
+function byDistance(alike) {
   if (alike.shape.length === 1) return Array.from(alike.data, (y, x) => ({ x, y }));
   const count = alike.shape[0];
   return Array.from({ length: 2 * count - 1 }, (_, at) => {
@@ -217,16 +218,10 @@ function curve(place, { does, alike }) {
   const y = { low: low - room, high: high + room, name: "" };
   const paint = () => {
     void state.dark.value;
-    const colour = getComputedStyle(canvas).getPropertyValue("--link").trim();
+    const colour = coloursOf(canvas, "--link")[0];
     drawn(canvas, { x, y, lines: [{ points, colour }] });
   };
-  const end = effect(paint);
-  const resized = new ResizeObserver(() => paint());
-  resized.observe(canvas);
-  return () => {
-    resized.disconnect();
-    end();
-  };
+  return repainted(canvas, paint);
 }
 
 /** @param {HTMLElement} place @param {Drawn} what */
@@ -241,13 +236,7 @@ function hands(place, { values, grid = 0 }) {
     canvas.setAttribute("aria-label", title.textContent);
     dials(canvas, values, row, grid);
   };
-  const end = effect(paint);
-  const resized = new ResizeObserver(() => paint());
-  resized.observe(canvas);
-  return () => {
-    resized.disconnect();
-    end();
-  };
+  return repainted(canvas, paint);
 }
 
 /**
@@ -258,7 +247,7 @@ function hands(place, { values, grid = 0 }) {
  * @param {number} grid
  */
 function dials(canvas, values, row, grid) {
-  const dots = window.devicePixelRatio || 1;
+  const dots = density();
   const width = canvas.clientWidth;
   // before it is seen it has no size
   if (!width) return;
@@ -272,10 +261,10 @@ function dials(canvas, values, row, grid) {
   canvas.style.height = `${height}px`;
   canvas.width = Math.round(width * dots);
   canvas.height = Math.round(height * dots);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.setTransform(dots, 0, 0, dots, 0, 0);
   const css = getComputedStyle(canvas);
-  const [soft, faint, mark] = ["--soft", "--faint", "--mark"].map((name) => css.getPropertyValue(name).trim());
+  const [soft, faint, mark] = coloursOf(canvas, "--soft", "--faint", "--mark");
   context.font = `11px ${css.fontFamily}`;
   context.textAlign = "center";
   for (let hand = 0; hand < shown; hand += 1) {

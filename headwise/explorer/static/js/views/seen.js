@@ -104,7 +104,7 @@ export async function seen(trace, group, other) {
 export const mutes = (edit, layer, head) =>
   edit.kind === "mute" && edit.layer === layer && Boolean(edit.heads?.includes(head));
 
-/** Whether a head is muted. @param {string} layer @param {number} head */
+/** @param {string} layer @param {number} head */
 export const silenced = (layer, head) => read(state.edits.value).some((edit) => mutes(edit, layer, head));
 
 /**
@@ -120,7 +120,7 @@ async function scoresOf(trace, layer, head) {
     );
     return Float32Array.from(found.data);
   } catch (error) {
-    state.status.value = /** @type {Error} */ (error).message;
+    state.failed(/** @type {Error} */ (error));
     return null;
   }
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** A series as people read it: its steps in words, and its numbers as lines above a map whose keys are its steps. */
 
+import { coloursOf, contextOf, density } from "../core/canvas.js";
 import { significant } from "../core/digits.js";
 import { percent } from "../core/text.js";
 import { h } from "../dom.js";
@@ -78,7 +79,7 @@ export const listed = (title) => {
 /** The number of a step, counted from the last known one; NaN for what is no step. @param {string} label */
 const numberOf = (label) => (/^[−+]?\d+$/.test(label) ? Number(label.replace("−", "-")) : NaN);
 
-/** A step in a story. @param {string} label @param {"from" | "to"} side */
+/** @param {string} label @param {"from" | "to"} side */
 function told(label, side) {
   const step = numberOf(label);
   if (Number.isNaN(step)) return `“${label}”`;
@@ -138,8 +139,8 @@ export function sketch(place, trace, group, row, query) {
 
 /** A line at the step that looks. @param {HTMLCanvasElement} canvas @param {number} x */
 function looking(canvas, x) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.fillStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim();
+  const context = contextOf(canvas);
+  context.fillStyle = coloursOf(canvas, "--mark")[0];
   context.fillRect(x - 1, 0, 2, DEEP);
 }
 
@@ -180,15 +181,13 @@ export function lines(trace, group) {
  * that is seen, `from`: the step of the first of all; a key has `side` pixels
  */
 function drawn(canvas, { name, past, ahead, truth }, { x, from: begins, side, width, row }) {
-  const dots = globalThis.devicePixelRatio || 1;
+  const dots = density();
   canvas.style.width = `${width}px`;
   [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(DEEP * dots)];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.setTransform(dots, 0, 0, dots, 0, 0);
   const css = getComputedStyle(canvas);
-  const [ink, soft, link, mark] = ["--ink", "--soft", "--link", "--mark"].map((one) =>
-    css.getPropertyValue(one).trim(),
-  );
+  const [ink, soft, link, mark] = coloursOf(canvas, "--ink", "--soft", "--link", "--mark");
   const all = [...past, ...ahead, ...(truth || [])];
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const across = (/** @type {number} */ step) => (step - begins - x + 0.5) * side;

@@ -4,6 +4,7 @@
  * a line over it: what is seen of the map, and no more.
  */
 
+import { coloursOf, contextOf, density } from "../core/canvas.js";
 import { getNumbers } from "../api.js";
 import { h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
@@ -73,8 +74,8 @@ export const beside =
  * @param {number} each pixels of a key
  */
 function lined(canvas, row, from, each) {
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const [colour, top] = [getComputedStyle(canvas).getPropertyValue("--mark").trim(), Math.max(...row, 1e-12)];
+  const context = contextOf(canvas);
+  const [colour, top] = [coloursOf(canvas, "--mark")[0], Math.max(...row, 1e-12)];
   context.beginPath();
   context.moveTo(0, canvas.height);
   row.forEach((weight, at) => {
@@ -84,7 +85,7 @@ function lined(canvas, row, from, each) {
   });
   context.lineTo(canvas.width, canvas.height);
   context.strokeStyle = colour;
-  context.lineWidth = 2 * (globalThis.devicePixelRatio || 1);
+  context.lineWidth = 2 * density();
   // what is below the line stays to be seen
   context.stroke();
 }
@@ -97,10 +98,10 @@ function lined(canvas, row, from, each) {
  * @param {number[]} part left, top, width and height
  */
 function drawn(canvas, width, height, image, [left, top, across, down]) {
-  const dots = globalThis.devicePixelRatio || 1;
+  const dots = density();
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   context.drawImage(image, left, top, across, down, 0, 0, canvas.width, canvas.height);
 }

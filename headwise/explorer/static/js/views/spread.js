@@ -1,11 +1,11 @@
 // @ts-check
 /** How evenly each node looks at those that it hears of: the entropy of its weights beside that of equal ones. */
 
+import { coloursOf } from "../core/canvas.js";
 import { drawn, placed } from "../core/chart.js";
 import { percent } from "../core/text.js";
-import { h } from "../dom.js";
+import { h, repainted } from "../dom.js";
 import * as state from "../state.js";
-import { effect } from "../store.js";
 import { t } from "../strings.js";
 import { layerNumber } from "../titles.js";
 
@@ -149,8 +149,7 @@ function chart(place, seen) {
   const paint = () => {
     void state.dark.value;
     const now = state.lookedAt();
-    const css = getComputedStyle(canvas);
-    const [link, mark, soft] = ["--link", "--mark", "--soft"].map((name) => css.getPropertyValue(name).trim());
+    const [link, mark, soft] = coloursOf(canvas, "--link", "--mark", "--soft");
     const curve = Array.from({ length: 60 }, (_, at) => {
       const heard = Math.exp((Math.log(most) * at) / 59);
       return { x: heard, y: Math.log(heard) };
@@ -173,11 +172,5 @@ function chart(place, seen) {
     if (found !== state.lookedAt()) state.hovered.value = found < 0 ? null : { q: found, k: -1 };
   });
   canvas.addEventListener("pointerleave", () => (state.hovered.value = null));
-  const end = effect(paint);
-  const resized = new ResizeObserver(() => paint());
-  resized.observe(canvas);
-  return () => {
-    resized.disconnect();
-    end();
-  };
+  return repainted(canvas, paint);
 }

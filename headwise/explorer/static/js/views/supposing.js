@@ -45,7 +45,7 @@ export function mount(place, trace, layer, width) {
       fill(place, changes.some(Boolean) || supposed() ? [...changes, back()] : []);
     },
     (error) => {
-      if (alive) state.status.value = error.message;
+      if (alive) state.failed(error);
     },
   );
   return () => {

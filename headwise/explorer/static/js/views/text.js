@@ -1,7 +1,7 @@
 // @ts-check
 /** The tokens of both sides, tinted by what the chosen query attends to, or by what attends to the chosen key. */
 
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { largestAt, largestOf } from "../core/largest.js";
 import { apart, cut, number, percent, shown, together } from "../core/text.js";
@@ -34,20 +34,14 @@ const [TALL, LOW] = [0.42, 0.18];
 
 /** @typedef {import("./links.js").Heads} Heads */
 
-/**
- * What the tints are of: a query (-1) or a key that is looked at.
- * @param {Heads} head @returns {{ q: number, k: number }}
- */
+/** What the tints are of: a query (-1) or a key that is looked at. @param {Heads} head */
 export function tinted(head) {
   const at = state.hovered.value;
   if (!at) return settled(head);
   return at.q < 0 ? { q: -1, k: at.k } : { q: at.q, k: -1 };
 }
 
-/**
- * What the shares below the tokens are of, as the tints are while no token is pointed at.
- * @param {Heads} head @returns {{ q: number, k: number }}
- */
+/** What the shares below the tokens are of, as the tints are while no token is pointed at. @param {Heads} head */
 function settled(head) {
   const { q, k } = chosen(head);
   if (Math.max(q, k) < 0 || (q >= 0 && state.direction.value !== "keys")) return { q, k: -1 };
@@ -85,7 +79,6 @@ const columnOf = (weights, k, columns) =>
 /**
  * @param {HTMLElement} place @param {Heads & { marked?: Float32Array }} head `marked`: minus infinity where a pair is
  * forbidden
- * @returns {() => void}
  */
 export function mount(place, head) {
   const { group, marked: weights = head.weights } = head;
@@ -178,7 +171,6 @@ export function mount(place, head) {
     }),
     effect(() => {
       const { q, k } = tinted(head);
-      const strong = (/** @type {string} */ name) => h("strong", {}, h("bdi", {}, name));
       const { first, last } = to.seen.value;
       const row = q < 0 ? null : weights.subarray(q * columns, (q + 1) * columns);
       if (row && last - first + 1 < columns)
@@ -303,7 +295,6 @@ function side(place, title, tokens, wanted) {
   };
 }
 
-/** Both directions by one control. */
 function directions() {
   const names = ["", "keys"];
   const button = (/** @type {string} */ name) =>

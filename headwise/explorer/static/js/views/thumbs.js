@@ -74,7 +74,7 @@ function draw(node, trace, group, alive) {
     const all = saving.buttons(`heads ${group.name}`, async () => (await import("./pictures.js")).heads(group, found));
     // these are of attention, not of a method
     refill(more, tools(), h("span", { class: "saving", hidden: () => Boolean(state.method()) }, all));
-  }, failed);
+  }, state.failed);
 }
 
 /**
@@ -88,7 +88,7 @@ function longThumbs(grid, line, work) {
     if (begun) return;
     begun = true;
     ask.remove();
-    work(() => !gone).catch(failed);
+    work(() => !gone).catch(state.failed);
   };
   const ask = h("button", { class: "small ask", onclick: begin }, t("heads_ask"));
   grid.after(ask);
@@ -100,9 +100,4 @@ function longThumbs(grid, line, work) {
     gone = true;
     stop();
   };
-}
-
-/** @param {Error} error */
-function failed(error) {
-  state.status.value = error.message;
 }

@@ -100,7 +100,7 @@ export function labels({ queries, keys }, axis, length) {
   return Array.from({ length }, (_, at) => known[at] ?? String(at + 1));
 }
 
-/** The place of the open link. @param {Link[]} links */
+/** @param {Link[]} links */
 function openAt(links) {
   const at = links.findIndex(({ id }) => id === state.link.value);
   if (at >= 0) return at;
@@ -110,7 +110,7 @@ function openAt(links) {
   );
 }
 
-/** The link that is open, and its place. @param {Steps} all @param {Place} now */
+/** @param {Steps} all @param {Place} now */
 export function openLink(all, now) {
   const links = thread(all, now);
   const at = openAt(links);
@@ -129,7 +129,7 @@ export function choosePlace(next) {
   );
 }
 
-/** Opens a step, and in it a matrix. @param {string} id @param {string} [of] */
+/** @param {string} id @param {string} [of] */
 export function open(id, of = "") {
   batch(() => {
     state.link.value = id;

@@ -1,6 +1,7 @@
 // @ts-check
 /** Home where no run is served: textbook examples, pages that need no run, and the commands that make one. */
 
+import { contextOf } from "../core/canvas.js";
 import { colour } from "../core/color.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
@@ -56,7 +57,7 @@ export function mount(place, pages) {
 function card(page, name, values) {
   const cell = Math.floor(92 / values.length);
   const canvas = h("canvas", { width: cell * values[0].length, height: cell * values.length, "aria-hidden": "true" });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = contextOf(canvas);
   values.forEach((row, q) =>
     row.forEach((value, k) => {
       context.fillStyle = colour(state.dark.value ? "ink dark" : "ink light", Math.round(255 * Math.sqrt(value)));

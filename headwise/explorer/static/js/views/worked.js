@@ -28,10 +28,7 @@ export function worked(number) {
 /** What is no sum of products; null until that has come. @param {Target} number */
 function others(number) {
   if (late.value) return late.value.ruled(number);
-  import("./worked_rules.js").then(
-    (rules) => (late.value = rules),
-    (error) => (state.status.value = error.message),
-  );
+  import("./worked_rules.js").then((rules) => (late.value = rules), state.failed);
   return null;
 }
 

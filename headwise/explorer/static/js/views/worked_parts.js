@@ -43,7 +43,7 @@ export const letter = (letter, ...below) => [
   below.length ? h("sub", {}, below.join(", ")) : null,
 ];
 
-/** The name of the number. @param {Target} number */
+/** @param {Target} number */
 export const own = (number) =>
   letter(symbolOf(number.step), label(number, 0, number.row), label(number, 1, number.column));
 

@@ -169,7 +169,7 @@ function divided(number, products, reach) {
   return { line: line.flat(), terms: [note, terms] };
 }
 
-/** A sum of weighted values. @param {Target} number */
+/** @param {Target} number */
 function mixed(number) {
   const { step, row, column } = number;
   const [weights, values] = sources(number);
@@ -215,7 +215,7 @@ function mixed(number) {
   return { line: [...line, " = ", result(significant(step.values[row][column], 7))].flat(2), terms: table };
 }
 
-/** A value times its weight. @param {Target} number */
+/** @param {Target} number */
 function weighted(number) {
   const { step, row, column } = number;
   const [weights, values] = sources(number);

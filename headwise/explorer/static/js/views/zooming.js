@@ -23,7 +23,7 @@ export function now(bounds) {
   return within({ x, y, side: bounds.least * times }, bounds);
 }
 
-/** Another window. @param {Window} next @param {Bounds} bounds */
+/** @param {Window} next @param {Bounds} bounds */
 export function put(next, bounds) {
   const before = now(bounds);
   if (before.x === next.x && before.y === next.y && before.side === next.side) return;

@@ -57,7 +57,6 @@ export const WORDS = {
   sameinput: ["the same input", "相同输入"],
   samemodel: ["the same run", "相同模型"],
   difference: ["Difference, B − A", "差：B − A"],
-  meanheads: ["mean of the heads", "各头平均"],
   difference_short: ["Difference", "差"],
   shown_map: ["Map that is shown", "显示的热图"],
   signs: ["blue: B less, orange: B more", "蓝：B 较小，橙：B 较大"],
