@@ -147,7 +147,8 @@ def test_a_card_shows_and_names_words_in_place_of_their_pieces(page, site):
     even = float(re.search(r"evenly: ([\d.]+)", link.locator(".story").inner_text())[1])
     share = float(re.search(r"takes\s([\d.]+)", link.locator(".story").inner_text())[1])
     assert 0 < even < share
-    assert page.locator(".note:has-text('Evenly: what the word would get')").count() == 1
+    # once all are traced
+    page.locator(".note:has-text('Evenly: what the word would get')").wait_for()
     link.click()
     page.wait_for_selector("html[data-ready^='transformer self']")
     assert "w=1" in page.url
