@@ -35,7 +35,7 @@ export function mount(place, trace, group, head) {
     return t("this_patch", head.group.keys[k], Math.floor(at / columns) + 1, (at % columns) + 1, rows, columns);
   };
   const notes = ["press_patch"];
-  if (head.group.keys[0] === "class") notes.push("class_token");
+  if (head.group.keys[0] === "class") notes.push("extra_token");
   if (nameless(trace)) notes.push("no_class_names");
   place.append(
     canvas,
