@@ -114,6 +114,26 @@ def test_a_model_whose_heads_are_near_even_is_called_so_once(page, site, name):
     assert not page.locator(".pronouns").is_visible()
 
 
+def test_a_doubtful_answer_is_doubted_beside_it_on_a_narrow_screen(page, site):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{site}#/attend?m=bytes&x=the+cat")
+    beside = page.locator(".answer-line + .note:has-text('hardly learned')")
+    beside.wait_for()
+    assert "What it answers means little." in beside.inner_text()
+    assert page.locator(".note:has-text('hardly learned')").count() == 1
+    # of another page there is none
+    page.goto(f"{site}#/positions")
+    page.wait_for_selector("html[data-ready^=positions]")
+    assert page.locator(".note:has-text('hardly learned')").count() == 0
+
+
+def test_marks_that_are_no_words_are_explained(page, site):
+    page.goto(f"{site}#/attend?m=vit&sample=house")
+    page.locator(".patches .note:has-text('“class” is an extra token')").wait_for()
+    page.goto(f"{site}#/attend?m=bytes&x=a%0Ab")
+    page.locator(".read .note:has-text('↵ is a line break.')").wait_for()
+
+
 def test_a_card_shows_and_names_words_in_place_of_their_pieces(page, site):
     page.goto(f"{site}#/?m=sharp")
     page.wait_for_selector("html[data-ready='home/sharp']")
@@ -127,6 +147,8 @@ def test_a_card_shows_and_names_words_in_place_of_their_pieces(page, site):
     even = float(re.search(r"evenly: ([\d.]+)", link.locator(".story").inner_text())[1])
     share = float(re.search(r"takes\s([\d.]+)", link.locator(".story").inner_text())[1])
     assert 0 < even < share
+    # once all are traced
+    page.locator(".note:has-text('Evenly: what the word would get')").wait_for()
     link.click()
     page.wait_for_selector("html[data-ready^='transformer self']")
     assert "w=1" in page.url

@@ -377,3 +377,10 @@ def test_a_class_and_its_probability_are_told_apart(page, site):
     opened(page, site, "#/graph?m=node-classify&x=n2&lang=zh", "graph/")
     assert re.search(r"共 24 个节点，画出 \d+ 个。", page.locator("main").inner_text())
     assert re.match(r"n2 有 [\d.]+ % 的值取自 ", page.locator(".graph .say").inner_text())
+
+
+def test_a_map_of_a_molecule_says_what_its_names_are_and_leads_to_its_drawing(page, site):
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, site, "#/attend?m=graph-regress&x=CC(C)CO", "encoder")
+    assert page.locator(".answer-line a:has-text('See the molecule')").is_visible()
+    assert page.locator(".read .note:has-text('C2: carbon, the second atom of the formula')").is_visible()

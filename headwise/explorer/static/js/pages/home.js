@@ -11,9 +11,11 @@ import * as examples from "../views/example_cards.js";
 import { later } from "../views/later.js";
 import { toolbar } from "../views/toolbar.js";
 import { WORDS } from "../words/home.js";
+import * as reads from "../words/reads.js";
 import * as tasks from "../words/tasks.js";
 
 learn(WORDS);
+learn(reads.WORDS);
 learn(tasks.WORDS);
 
 /** The command that makes a run which a page can show. @type {Record<string, string>} */

@@ -82,7 +82,8 @@ function verdict({ label, output }) {
   if (!label) return null;
   const found = classOf(output);
   if ((found ? found.name : output) === label) return h("div", { class: "label" }, `✓ ${t("as_in_data")}`);
-  if (!found && NUMBER.test(label)) return unit("value", label.replace("-", "−"), null, "q", null);
+  if (!found && (state.reads() === "series" || NUMBER.test(label)))
+    return unit("value", label.replace("-", "−"), null, "q", null);
   // of a text there may be another that is as good
   if (!found && !["image", "sound"].includes(state.reads())) return unit("label", label, null, "q", null);
   const line = h("span", { class: "side" });

@@ -4,7 +4,7 @@
 import { getJson, query } from "../api.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { t } from "../strings.js";
+import { learn, t } from "../strings.js";
 import * as examples from "./example_cards.js";
 
 /** @param {HTMLElement} place @param {string} [why] the words above them @param {...string} names in these words */
@@ -16,9 +16,12 @@ export function mount(place, why = "begin_with", ...names) {
   if (!document.querySelector(`link[href="${path}"]`))
     document.head.append(h("link", { rel: "stylesheet", href: path }));
   getJson(`/api/v1/cards?${query({ model: state.chosenRun().name })}`)
-    .then((run) => {
+    .then(async (run) => {
+      // another page has other pictures
+      const reads = state.page.peek() === "attend" && (await import("../words/reads.js"));
+      if (reads) learn(reads.WORDS);
       if (!alive || !run.stages.length || !run.examples.length) return;
-      fill(place, h("p", {}, t(why, ...names)), cards);
+      fill(place, h("p", {}, t(why, ...names)), reads ? h("p", { class: "note" }, t(`read_${run.input}`)) : "", cards);
       end = examples.mount(cards, run);
     })
     // without cards the line above says what to do

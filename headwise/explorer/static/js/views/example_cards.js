@@ -8,7 +8,7 @@ import { folded, joined, parts, perPiece, splits } from "../core/folding.js";
 import { cut, percent, together } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import * as state from "../state.js";
-import { learn, named, phrase, t } from "../strings.js";
+import { learn, named, phrase, sentences, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { classOf, said } from "./answer.js";
 import { followDark } from "./follow_dark.js";
@@ -138,9 +138,12 @@ function remark(cards, run, bar) {
       pale?.();
     });
   const causal = cards.every((card) => card.causal);
+  const meant = !even && cards.some(({ story }) => story.querySelector(".side")) ? t("if_even_note") : "";
   const [seen, more] = [t(causal ? "all_before" : "all_others"), causal ? t("first_rows") : ""];
-  const words = even ? t("all_near_even", together(percent(Math.min(...shares), 1)), seen, more) : t("repeats");
-  if (even || repeats) cards[0].link.parentElement.before(h("p", { class: "note" }, words));
+  const words = even
+    ? t("all_near_even", together(percent(Math.min(...shares), 1)), seen, more)
+    : sentences(repeats ? t("repeats") : "", meant);
+  if (words) cards[0].link.parentElement.before(h("p", { class: "note" }, words));
 }
 
 /**

@@ -25,6 +25,8 @@ const SHARES = ["previous", "next", "diagonal", "first", "separator", "same", "i
 const SINGLE = new Set(["previous", "next", "diagonal", "first"]);
 /** A share that is at least so many times that of a head that looks everywhere alike is a find. */
 const NOTABLE = 1.5;
+/** Pixels of a screen on which all stands in one column. */
+const NARROW = 760;
 const SPREADS = /** @type {[string, number][]} */ ([
   ["sharpest", -1],
   ["evenest", 1],
@@ -73,11 +75,16 @@ export function mount(place, trace, group) {
     list,
     h("p", { class: "note" }, meant, " ", inside() ? null : muting(group)),
   );
+  const doubt = h("p", { class: "note" });
   // what was not trained here may not be trained at all
   if (state.chosenRun()?.trained === false && !inside())
     import("./near_even.js").then(async ({ bar, evenness }) => {
       const even = (await evenness(trace)) >= bar({ adopted: true });
-      if (alive && even) list.before(h("p", { class: "note" }, t("hardly_learned")));
+      if (!alive || !even) return;
+      doubt.textContent = sentences(t("hardly_learned"), trace.output ? t("means_little") : "");
+      // where the list is screens below, the answer is doubted beside it
+      if (innerWidth < NARROW) document.querySelector(".answer-line")?.after(doubt);
+      else list.before(doubt);
     });
   const path = query({ group: group.name, ...foldedBy(trace, group) });
   // the map comes first
@@ -114,6 +121,7 @@ export function mount(place, trace, group) {
   );
   return () => {
     alive = false;
+    doubt.remove();
   };
 }
 

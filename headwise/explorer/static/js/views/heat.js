@@ -100,10 +100,7 @@ export function mount(place, head) {
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
-  const lines = () => [
-    written(bounds.tall || bounds.least) ? t("seam") : "",
-    head.key ? t(state.dark.peek() ? `${head.key}_dark` : head.key) : "",
-  ];
+  const lines = () => [written(bounds.tall || bounds.least) ? t("seam") : "", head.key ? t(head.key) : ""];
   const explain = legend.mount(place, small && small.node, () => lines().filter(Boolean).join(" · "));
   /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */
   let pictures = {};
@@ -354,7 +351,7 @@ function boundsOf(head, place, canvas, margin) {
   const above = inside.top + globalThis.scrollY;
   const label = roomOf(head)(group.keys);
   const left = globalThis.innerHeight - above;
-  const few = rows <= FEW ? Math.min(ROOM, NUMERALS * rows + label + 24) : LOWEST;
+  const few = rows <= FEW ? Math.min(ROOM, (head.key ? LOW : NUMERALS) * rows + label + 24) : LOWEST;
   const least = globalThis.innerWidth < NARROW ? SHARE * globalThis.innerHeight : few;
   const height = fitsScreen
     ? Math.max(least, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))

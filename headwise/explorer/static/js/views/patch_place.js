@@ -34,13 +34,16 @@ export function mount(place, trace, group, head) {
     if (at < 0) return t("no_patch", head.group.keys[k]);
     return t("this_patch", head.group.keys[k], Math.floor(at / columns) + 1, (at % columns) + 1, rows, columns);
   };
+  const notes = ["press_patch"];
+  if (head.group.keys[0] === "class") notes.push("extra_token");
+  if (nameless(trace)) notes.push("no_class_names");
   place.append(
     canvas,
     h(
       "div",
       {},
       h("p", {}, words),
-      h("p", { class: "note" }, () => sentences(t("press_patch"), nameless(trace) ? t("no_class_names") : "")),
+      h("p", { class: "note" }, () => sentences(...notes.map((note) => t(note)))),
       h(
         "p",
         {},

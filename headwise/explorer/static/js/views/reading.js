@@ -28,6 +28,7 @@ const MANY = 60;
 const MARKS = [
   [/[ \u2581]/, "mark_space"],
   [/\t/, "mark_tab"],
+  [/\n/, "mark_line"],
   // eslint-disable-next-line no-control-regex
   [/[\0-\x08\x0b-\x1f]/, "mark_control"],
   [/^(<unk>|\[UNK\])$/, "mark_unknown"],
@@ -68,6 +69,7 @@ export function mount(place, head, trace, group) {
   const marks = MARKS.filter(([mark]) => tokens && [...queries, ...keys].some((label) => mark.test(label)));
   const words = marks.map(([, words]) => words);
   if (tokens && [queries, keys].some((labels) => new Set(labels).size < labels.length)) words.push("mark_place");
+  if (state.reads() === "molecule") words.push("mark_atom");
   const body = h("div");
   place.append(
     body,

@@ -38,6 +38,7 @@ export function worded(trace) {
     get source() {
       return titled(called, columns[0].past.length);
     },
+    label: truth(trace),
     get output() {
       return t(
         "series_next",
@@ -122,7 +123,6 @@ export function story({ queries, keys }, { head, query, key, weight }) {
  */
 export function sketch(place, trace, group, row, query) {
   const draw = lines(trace, group)?.beside({ top: place, left: place });
-  place.querySelector(".key-of-series")?.remove();
   place.classList.add("lines-of-series");
   const width = place.clientWidth;
   const weights = Float32Array.from(row);
@@ -162,17 +162,18 @@ export function lines(trace, group) {
       top.append(canvas);
       return { column, canvas };
     });
-    const key = h("p", { class: "side key-of-series" }, t("series_key"));
-    top.append(key);
     /** @type {import("./sound.js").Draw} */
     const draw = ({ x, side }, { width }, row) => {
-      key.style.width = `max(${width}px, min(30rem, 70vw))`;
       for (const { column, canvas } of strips)
         drawn(canvas, column, { x, from: first - (keys.before || 0), side, width, row });
     };
     return draw;
   };
-  return { beside, sides: { from: queries.kind === "steps" ? "from_step" : "attends_from", to: "to_step" } };
+  return {
+    beside,
+    sides: { from: queries.kind === "steps" ? "from_step" : "attends_from", to: "to_step" },
+    key: "series_key",
+  };
 }
 
 /**

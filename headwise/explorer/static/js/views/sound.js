@@ -8,7 +8,6 @@ import { coloursOf, contextOf, density } from "../core/canvas.js";
 import { getNumbers } from "../api.js";
 import { h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
-import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { WORDS } from "../words/sides.js";
 
@@ -17,17 +16,19 @@ learn(WORDS);
 /**
  * @typedef {(window: import("../core/zoom.js").Window, bounds: import("../core/zoom.js").Bounds, row: Float32Array |
  * null) => void} Draw draws what is seen, and over it a row of weights
- * @typedef {{ beside: (sides: { left: HTMLElement, top: HTMLElement }) => Draw, sides: { from: string, to: string } }}
- * Beside what stands along the sides of a map, and how these are called
+ * @typedef {{ beside: (sides: { left: HTMLElement, top: HTMLElement }) => Draw, key: string,
+ * sides: { from: string, to: string } }} Beside what stands along the sides of a map, words for it, how they are called
  */
 
+/** As on Home: louder is lighter. */
+const GREY = "grey dark";
 /** Pixels of a strip; of one above a few rows, which leave the room. */
 const [DEEP, ALONE, FEW] = [64, 200, 3];
 
 /**
  * The spectrogram of a trace whose group has times, to be put beside a map.
- * @param {state.Trace} trace
- * @param {state.Group} group
+ * @param {import("../state.js").Trace} trace
+ * @param {import("../state.js").Group} group
  */
 export async function heard(trace, group) {
   const numbers = await getNumbers(`/api/v1/traces/${trace.trace_id}/sound`);
@@ -56,14 +57,13 @@ export const beside =
     if (left) sides.left.append(left);
     if (left) left.style.width = `${DEEP}px`;
     return ({ x, y, side, tall = side }, { rows, columns, width, height }, row) => {
-      const name = state.dark.peek() ? "grey dark" : "grey light";
       const [across, down] = [width / side / columns, height / tall / rows];
       if (left)
-        drawn(left, DEEP, height, painted(turned, frames, bands, name), [0, (y / rows) * frames, bands, down * frames]);
+        drawn(left, DEEP, height, painted(turned, frames, bands, GREY), [0, (y / rows) * frames, bands, down * frames]);
       if (!top) return;
       const deep = rows <= FEW ? ALONE : DEEP;
       upwards.hidden = deep < ALONE;
-      drawn(top, width, deep, painted(loud, bands, frames, name), [(x / columns) * frames, 0, across * frames, bands]);
+      drawn(top, width, deep, painted(loud, bands, frames, GREY), [(x / columns) * frames, 0, across * frames, bands]);
       if (row) lined(top, row, x, top.width / (width / side));
     };
   };

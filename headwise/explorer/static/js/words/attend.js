@@ -35,8 +35,8 @@ export const WORDS = {
   finds_diagonal: ["itself", "自己"],
   finds_first: ["first token", "第一个词元"],
   finds_separator: ["separators", "分隔符与标点"],
-  finds_same: ["same word elsewhere", "别处的同一词"],
-  finds_induction: ["after the same word (induction)", "同一词之后（归纳）"],
+  finds_same: ["same token elsewhere", "别处的同一词元"],
+  finds_induction: ["after the same token (induction)", "同一词元之后（归纳）"],
   // links
   links_cut: [
     "{0} of {1} links: each row is drawn until {2} % of its weight is shown.",

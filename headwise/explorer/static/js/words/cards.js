@@ -7,10 +7,14 @@ export const WORDS = {
   // broken in one place alone
   story: ["{0}\u00a0takes\u00a0{1} from\u00a0{2}", "{0}\u00a0有\u00a0{1} 取\u2060自\u00a0{2}"],
   if_even: ["(evenly: {0})", "（均匀时 {0}）"],
+  if_even_note: [
+    "Evenly: what the word would get if all tokens had the same weight.",
+    "均匀时：各词元权重相同时，该词所得的份额。",
+  ],
   all_near_even: [
-    "This model has hardly learned: each word looks at {1} almost alike (at least {0} of the entropy of equal " +
-      "weights). So its maps are pale{2}, and its answers are left out. An opened map has a scale of its own.",
-    "此模型几乎没有学到什么：每个词看{1}都差不多（熵至少为均匀权重的 {0}）。因此热图{2}平淡，输出也不列出。打开的热图各用自己的刻度。",
+    "This model has hardly learned: each word looks at {1} almost alike (evenness at least {0}, where 100 % " +
+      "is wholly alike). So its maps are pale{2}, and its answers are left out. An opened map has a scale of its own.",
+    "此模型几乎没有学到什么：每个词看{1}都差不多（均匀程度至少 {0}，100 % 为完全一样）。因此热图{2}平淡，输出也不列出。打开的热图各用自己的刻度。",
   ],
   first_rows: [" below the first rows, which have few words to look at", "除前几行（可看的词很少）外都"],
   all_others: ["all others", "其他词"],

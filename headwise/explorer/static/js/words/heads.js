@@ -31,10 +31,11 @@ export const WORDS = {
   meaning_first: ["First key: the share of the first key.", "首个键：第一个键所占的份额。"],
   meaning_largest: ["Largest weight: of each row.", "最大权重：每行中最大的一个。"],
   hardly_learned: [
-    "This model has hardly learned: in every head each token looks at all others almost alike, as in a model that is " +
-      "not trained. What it answers means little.",
-    "此模型几乎没有学到什么：每个头里，每个词元看其他词元都差不多，与未训练的模型相同。其输出没有多少意义。",
+    "This model has hardly learned: on average over its rows, every head spreads its weight almost evenly, as in a " +
+      "model that is not trained. Single cells may stand out.",
+    "此模型几乎没有学到什么：按各行平均，每个头几乎均匀地分配权重，与未训练的模型相同；个别格子可能突出。",
   ],
+  means_little: ["What it answers means little.", "其输出没有多少意义。"],
   meaning_shares: ["The other columns: the share of these keys.", "其余各列：这些键所占的份额。"],
   heads_table_note: [
     "Bars of shares go to 1, others to the largest number of their column. Bold: the only largest of its column.",

@@ -20,6 +20,11 @@ export const WORDS = {
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
   mark_space: ["␣ is a space.", "␣ 表示空格。"],
   mark_tab: ["⇥ is a tab.", "⇥ 表示制表符。"],
+  mark_line: ["↵ is a line break.", "↵ 表示换行。"],
+  mark_atom: [
+    "C2: carbon, the second atom of the formula; lower case: aromatic.",
+    "C2：碳，式中第 2 个原子；小写：芳香原子。",
+  ],
   mark_control: [
     "\\x and two digits: a control character, which has no picture.",
     "\\x 加两位数字：没有字形的控制字符。",
