@@ -27,8 +27,7 @@ class Working:
 
     | rule | x_ij |
     |---|---|
-    | `linear` | sum_f a_if W_jf + b_j, with W and b among the parameters of the layer, `matrix` and `bias`; W is `rows` \
-where a score has its own |
+    | `linear` | sum_f a_if W_jf + b_j, with W and b among the parameters, `matrix` and `bias`; `rows`: W itself |
     | `dot` | `factor` (1 if absent) sum_f a_if b_jf |
     | `additive` | sum_f `vector`_f tanh(a_if + b_jf); with `slope` LeakyReLU of that slope in place of tanh |
     | `quotient` | a_ij / `divisor` |
