@@ -27,7 +27,7 @@ class Working:
 
     | rule | x_ij |
     |---|---|
-    | `linear` | sum_f a_if W_jf + b_j, with W and b among the parameters of the layer, `matrix` and `bias` |
+    | `linear` | sum_f a_if W_jf + b_j, with W and b among the parameters, `matrix` and `bias`; `rows`: W itself |
     | `dot` | `factor` (1 if absent) sum_f a_if b_jf |
     | `additive` | sum_f `vector`_f tanh(a_if + b_jf); with `slope` LeakyReLU of that slope in place of tanh |
     | `quotient` | a_ij / `divisor` |
@@ -146,10 +146,12 @@ def _added(score: Any, query: Tensor, key: Tensor, values: Tensor) -> list[Stage
     """A score that adds what it makes of query and key, bends the sum and weighs its features."""
     of, stages = ("query", "key"), []
     if not isinstance(score, scores.GATv2):
-        parts, of = score.project(query, key), ("query part", "key part")
+        parts = score.project(query, key)
+        linear = [Working("linear", (name,), {"rows": rows}) for name, rows in zip(of, score.matrices(), strict=True)]
+        of = ("query part", "key part")
         stages = [
-            Stage(of[0], "q'", r"q' = W_q q", ("queries", "features"), parts[0], "the query in the sum"),
-            Stage(of[1], "k'", r"k' = W_k k", ("keys", "features"), parts[1], "the key in the sum"),
+            Stage(of[0], "q'", r"q' = W_q q", ("queries", "features"), parts[0], "the query in the sum", linear[0]),
+            Stage(of[1], "k'", r"k' = W_k k", ("keys", "features"), parts[1], "the key in the sum", linear[1]),
         ]
     numbers: dict[str, Any] = {"vector": score.vector()}
     name = "\\tanh" if isinstance(score, scores.Additive) else r"\operatorname{LeakyReLU}"

@@ -267,7 +267,8 @@ def _of_head(step: Stage, head: int) -> TracedStep:
     working = step.working
     if working is not None:
         # of each head, or one for all
-        rows = {name: number[head % len(number)] for name, number in working.numbers.items() if name == "vector"}
+        own = ("vector", "rows")
+        rows = {name: number[head % len(number)] for name, number in working.numbers.items() if name in own}
         constants = {name: _number(number) for name, number in ({**working.numbers, **rows}).items()}
         working = replace(working, numbers=constants)
     return TracedStep(step.name, step.symbol, step.formula, step.axes, numbers, step.text, working)

@@ -72,11 +72,11 @@ CASES = {
     "distance": ({"mechanism": Scored("distance")}, {**PLAIN, "scores": "dot", **REST}),
     "additive": (
         {"mechanism": Scored(Additive(DIM, DIM, 6))},
-        {**PLAIN, "scores": "additive", **REST},
+        {**PLAIN, "query part": "linear", "key part": "linear", "scores": "additive", **REST},
     ),
     "gat": (
         {"mechanism": Scored(GAT(HEADS, DIM)), "head": 2},
-        {**PLAIN, "scores": "additive", **REST},
+        {**PLAIN, "query part": "linear", "key part": "linear", "scores": "additive", **REST},
     ),
     "gatv2": ({"mechanism": Scored(GATv2(HEADS, DIM)), "head": 2}, {**PLAIN, "scores": "additive", **REST}),
     "own score": (

@@ -384,3 +384,18 @@ def test_a_map_of_a_molecule_says_what_its_names_are_and_leads_to_its_drawing(pa
     opened(page, site, "#/attend?m=graph-regress&x=CC(C)CO", "encoder")
     assert page.locator(".answer-line a:has-text('See the molecule')").is_visible()
     assert page.locator(".read .note:has-text('C2: carbon, the second atom of the formula')").is_visible()
+
+
+def test_a_graph_too_large_to_trace_has_a_way_to_its_node_and_the_worked_example(browser, site):
+    page = browser.new_page(locale="en-GB")
+    page.route("**/steps?*", lambda route: route.fulfill(status=422, json={"detail": "too many pairs"}))
+    opened(page, site, "#/trace?m=node-classify&ex=0", "steps/textbook")
+    note = page.locator("p.flag").first
+    assert "too many pairs to trace at once" in note.inner_text()
+    # nothing stands there that would do nothing
+    assert page.get_by_text("Type an input above").count() == page.get_by_role("button", name="This run").count() == 0
+    note.get_by_role("link", name="Graph").click()
+    page.wait_for_selector("html[data-ready^='graph/']")
+    opened(page, site, "#/trace?m=node-classify&lang=zh", "steps/textbook")
+    assert page.locator("p.flag").first.get_by_role("link").get_attribute("href").startswith("#/graph?m=node-classify")
+    page.context.close()

@@ -245,6 +245,8 @@ def test_other_mechanisms_show_their_own_way(page, site):
     opened(page, site, "m=added&x=a1+b1&h=1&q=3&k=2&tr=score")
     np.testing.assert_allclose(factors(page)[:, 1], np.tanh(own["query part"][3] + own["key part"][2]), rtol=1e-4)
     assert result(page) == pytest.approx(own["scores"][3, 2], rel=1e-3)
+    opened(page, site, "m=added&x=a1+b1&h=1&q=3&k=2&c=1&tr=features")
+    assert factors(page).prod(1).sum() == pytest.approx(own["query part"][3, 1], rel=1e-2, abs=1e-4)
     own = steps(page, site, "far", "a1 b1")
     opened(page, site, "m=far&x=a1+b1&h=1&q=3&k=1&tr=added")
     assert result(page) == pytest.approx(own["scaled"][3, 1] - 2 * 2.0**-4, rel=1e-3)
@@ -554,10 +556,12 @@ def test_settings_stand_beside_the_pair_on_a_narrow_screen_and_boxes_have_a_bord
     page.context.close()
 
 
-@pytest.mark.parametrize("link", ["weights", "out", "score", "mix"])
+@pytest.mark.parametrize("link", ["weights", "out", "score", "mix", "project"])
 def test_columns_are_seen_and_stand_in_line_on_a_narrow_screen(browser, site, link):
     page = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
     opened(page, site, f"m=run&{ADDRESS}&g=decoder+cross&tr={link}")
+    # neither words nor formulas are cut
+    assert page.locator(".lead p").evaluate("(one) => one.getBoundingClientRect().right") <= 390
     if link in ("weights", "out"):
         assert page.locator(".worked .scrolls").evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
     else:

@@ -59,6 +59,10 @@ class Additive(Score):
         """(W_q q, W_k k)."""
         return times(self.query, query), times(self.key, key)
 
+    def matrices(self) -> tuple[Float[Tensor, "1 hidden query_dim"], Float[Tensor, "1 hidden key_dim"]]:
+        """(W_q, W_k), the same for all heads."""
+        return self.query.weight[None], self.key.weight[None]
+
     def vector(self) -> Float[Tensor, "1 hidden"]:
         """v."""
         return self.value.weight

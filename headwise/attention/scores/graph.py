@@ -47,6 +47,10 @@ class GAT(Score):
         """(a_q . q, a_k . k)."""
         return _along(query, self.query).unsqueeze(-1), _along(key, self.key).unsqueeze(-1)
 
+    def matrices(self) -> tuple[Float[Tensor, "heads 1 dim"], Float[Tensor, "heads 1 dim"]]:
+        """(a_q, a_k), a row for each head."""
+        return self.query.unsqueeze(1), self.key.unsqueeze(1)
+
     def vector(self) -> Float[Tensor, "1 1"]:
         """The weight of the sum: one."""
         return self.query.new_ones(1, 1)

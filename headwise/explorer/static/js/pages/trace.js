@@ -3,18 +3,29 @@
 
 import { getJson, query } from "../api.js";
 import { parseSteps } from "../core/steps.js";
+import { minus } from "../core/digits.js";
 import { cut } from "../core/text.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
-import { learn, phrase, t } from "../strings.js";
+import { learn, phrase, sentences, t } from "../strings.js";
 import { headTitle } from "../titles.js";
 import { reveal } from "../views/matrix.js";
 import * as openStep from "../views/open_step.js";
 import { later } from "../views/later.js";
 import { picker } from "../views/picker.js";
 import { toolbar } from "../views/toolbar.js";
-import { KINDS, LETTERS, choosePlace, covering, headWidth, isTextbook, labels } from "../views/tracing.js";
+import {
+  KINDS,
+  LETTERS,
+  choosePlace,
+  covering,
+  crowded,
+  headWidth,
+  isCrowded,
+  isTextbook,
+  labels,
+} from "../views/tracing.js";
 import { place as whereNow, rest, step, steps, supposed, supposition } from "../views/tracing.js";
 import { WORDS } from "../words/trace.js";
 
@@ -31,7 +42,7 @@ export function mount(place) {
   const closing = /** @type {(() => void)[]} */ ([]);
   const [lists, heads, checkpoints] = Array.from({ length: 3 }, () => h("div", { class: "lists" }));
   const changes = h("div", { class: "controls" });
-  const unfolded = signal(false);
+  const [unfolded, opened] = [signal(false), signal(false)];
   const thread = h("div", { class: "thread", role: "tablist", "aria-label": () => t("thread"), onkeydown: threaded });
   const panel = h("section", { class: "panel open-step", role: "tabpanel", id: "open-step" });
   const number = h("section", { class: "worked", "aria-label": () => t("worked") });
@@ -58,7 +69,7 @@ export function mount(place) {
     ),
     note: h("p", { class: "flag", hidden: () => !supposed() || isTextbook() }, () => t("supposed_note")),
     body: h("div", { class: () => (isTextbook() ? "trace textbook" : "trace") }, thread, panel, number, notes),
-    exercises: exercises(closing),
+    exercises: exercises(closing, opened),
   };
   place.append(
     h("h1", { class: "unseen" }, () => t("trace")),
@@ -94,7 +105,11 @@ export function mount(place) {
     follow(thread, openStep.chips),
     follow(panel, (all) => openStep.matricesOf(all, panel)),
     follow(number, openStep.oneNumber),
-    follow(notes, (all) => [t("trace_hint"), openStep.exactness(all)].map((words) => h("p", { class: "note" }, words))),
+    follow(notes, (all) =>
+      [sentences(t("trace_hint"), opened.value ? t("hint_asked") : ""), openStep.exactness(all)].map((words) =>
+        h("p", { class: "note" }, words),
+      ),
+    ),
   ];
   return () => {
     document.removeEventListener("keydown", arrowed);
@@ -104,10 +119,12 @@ export function mount(place) {
   };
 }
 
-/** Exercises of what is shown, once they are opened. @param {(() => void)[]} closing what ends them */
-function exercises(closing) {
+/**
+ * Exercises of what is shown, once they are opened.
+ * @param {(() => void)[]} closing what ends them @param {{ value: boolean }} opened
+ */
+function exercises(closing, opened) {
   const body = h("div");
-  const opened = signal(false);
   const node = h(
     "details",
     {
@@ -157,6 +174,7 @@ function request() {
       if (!alive) return;
       steps.value = null;
       refusal.value = error.message;
+      if (!book && trace?.places.chosen >= 0) crowded.value = trace;
     },
   );
   return () => {
@@ -173,10 +191,17 @@ function heading() {
     h("bdi", { class: KINDS[name] }, cut(label, LETTERS));
   const sentence = phrase("attends", word("query", all.queries[q]), word("key", all.keys[k]));
   const run = state.trace.value || state.asked();
-  return [
-    h("div", {}, h("h2", {}, sentence), h("p", { class: "note", title: subtitle() }, subtitle())),
-    run ? sources() : h("p", { class: "note" }, t("type_own")),
-  ];
+  const title = h("div", {}, h("h2", {}, sentence), h("p", { class: "note", title: subtitle() }, subtitle()));
+  const nodes = !run && state.reads() === "node";
+  if (isCrowded() || nodes) return [ofNodes(nodes), title];
+  return [title, run ? sources() : h("p", { class: "note" }, t("type_own"))];
+}
+
+/** Where the nodes of a graph are looked at. @param {boolean} all whether none is chosen */
+function ofNodes(all) {
+  const link = h("a", { href: state.address("graph") }, t("graph"));
+  const count = state.trace.value?.places.nodes.toLocaleString("en");
+  return h("p", { class: "flag", role: "status" }, phrase(all ? "trace_nodes" : "trace_node", link, count));
 }
 
 /** The worked example, or the run. */
@@ -202,7 +227,7 @@ function subtitle() {
   const [trace, group] = [state.trace.value, state.chosen()];
   if (isTextbook() || !trace || !group) return t("textbook_note");
   const { at, head } = state.place(group);
-  return `${headTitle(group, at, head)} · ${trace.source}${trace.output ? ` → ${trace.output}` : ""}`;
+  return `${headTitle(group, at, head)} · ${trace.source}${trace.output ? ` → ${minus(trace.output)}` : ""}`;
 }
 
 /** The lists from which head and pair are chosen. */

@@ -142,7 +142,10 @@ export function mount(place, seen) {
     void state.dark.value;
     const now = focus(seen);
     const shown = every.filter(({ q }) => now < 0 || q === now);
-    const rings = Array.from(own, (weight) => (state.loops.value ? 0 : Math.round(RING * weight)));
+    // a thin ring is seen too
+    const rings = Array.from(own, (weight) =>
+      state.loops.value ? 0 : Math.round(RING * weight) || Number(weight >= 0.02),
+    );
     const { spots, bond } = placed();
     const size = diameter(seen, bond);
     nodes.forEach((node, at) => stand(node, spots[at], size));

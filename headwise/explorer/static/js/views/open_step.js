@@ -109,6 +109,7 @@ function valueOf(all, link, now) {
   if (!step) return `${weight(by[/** @type {any} */ (by.output.working).of[0]].values[now.q][now.k])} · v`;
   const [row, column] = cellOf(step, now);
   const value = step.values[row][column];
+  if (link.id === "mask" && value > -Infinity) return t("allowed");
   if (!["weights", "changed"].includes(link.id) || !(value >= 0 && value <= 1)) return short(value);
   return value === 0 || value === 1 ? `${100 * value} %` : percent(value, 1);
 }

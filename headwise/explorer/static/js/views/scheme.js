@@ -5,6 +5,7 @@ import { coloursOf, contextOf, density } from "../core/canvas.js";
 import { signedTicks } from "../core/bar.js";
 import { drawn } from "../core/chart.js";
 import { signed } from "../core/color.js";
+import { fixed } from "../core/digits.js";
 import { painted, under } from "../core/heatmap.js";
 import { number } from "../core/text.js";
 import { h, repainted } from "../dom.js";
@@ -171,7 +172,7 @@ function saying({ does, alike }) {
     const outwards = means.every(({ x, y }, at) => !at || (x > 0 ? y <= means[at - 1].y : y >= means[at - 1].y));
     return sentences(t(outwards ? "say_fall" : "say_added", figure(near), figure(far), last), whole);
   }
-  const round = (/** @type {number} */ value) => value.toFixed(2).replace(/^-/, "−");
+  const round = (/** @type {number} */ value) => fixed(value, 2);
   return sentences(t(near - far > 0.05 ? "say_less" : "say_even", round(near), round(far), half), whole);
 }
 

@@ -32,8 +32,12 @@ export const covering = signal(/** @type {(all: Steps) => Steps} */ ((all) => al
 /** The timer of the player, 0 where it rests. */
 export const playing = signal(0);
 
-/** Whether the worked example is shown: it is chosen, or nothing else is asked for. */
-export const isTextbook = () => Boolean(state.textbook.value) || (!state.trace.value && !state.asked());
+/** The trace of a graph with too many nodes for its steps. */
+export const crowded = signal(/** @type {state.Trace | null} */ (null));
+export const isCrowded = () => Boolean(crowded.value) && crowded.value === state.trace.value;
+
+/** Whether the worked example is shown: it is chosen, or nothing else is asked for, or can be. */
+export const isTextbook = () => Boolean(state.textbook.value) || isCrowded() || (!state.trace.value && !state.asked());
 
 /** Whether anything is other than the model did it. */
 export const supposed = () => Object.keys(supposition()).length > 0;

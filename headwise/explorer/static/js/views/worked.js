@@ -136,7 +136,9 @@ function cards(left, right, bases, classes, what, more) {
     h(
       "div",
       { class: "row-of" },
-      h("p", { class: "note" }, t("sums", left.length, what, short(sum(1)), short(sum(-1))) + rest),
+      left.length > 1
+        ? h("p", { class: "note" }, t("sums", left.length, what, short(sum(1)), short(sum(-1))) + rest)
+        : null,
       left.length > FEW ? order : null,
     ),
     h("ol", { class: `terms${left.length > 8 ? "" : " few"}${places > 2 ? " long" : ""}` }, products.map(card)),

@@ -79,6 +79,7 @@ function stated(number) {
   const { step } = number;
   const operands = sources(number).filter(Boolean);
   const line = [own(number), " = ", result(short(valueOf(number)))].flat();
+  if (/^(input|memory)$/.test(step.name)) return { line, terms: h("p", { class: "note" }, t("is_given")) };
   if (!operands.length) return { line };
   const rows = operands.map((operand) => {
     const at =

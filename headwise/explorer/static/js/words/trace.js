@@ -28,10 +28,19 @@ export const WORDS = {
   largest_first: ["Largest first", "从大到小"],
   count_numbers: ["{0} numbers", "{0} 个数"],
   trace_hint: [
-    "Blue: below zero; orange: above. Weights: blue, the stronger the larger; ·: below .0005; ?: asked below. " +
+    "Blue: below zero; orange: above. Weights: blue, the stronger the larger; ·: below .0005. " +
       "Click any cell: its number is worked. Arrows move in a matrix; outside, ← → change the step.",
-    "蓝：小于零；橙：大于零。权重：蓝，越浓越大；·：小于 .0005；?：下面的题目所问。" +
+    "蓝：小于零；橙：大于零。权重：蓝，越浓越大；·：小于 .0005。" +
       "点任一格，看这个数的算法。方向键在矩阵内移动；在矩阵外 ← → 换步。",
+  ],
+  hint_asked: ["?: asked below.", "?：下面的题目所问。"],
+  trace_nodes: [
+    "Nodes of a graph have a page of their own: {0}. Below, the textbook's example goes step by step.",
+    "图的节点另有一页：{0}。下面是逐步计算的课本例子。",
+  ],
+  trace_node: [
+    "{1} nodes: too many pairs to trace at once. See this node on the page {0}; below, the textbook's example.",
+    "{1} 个节点：配对太多，无法逐步计算。请在“{0}”页看这个节点；下面是课本例子。",
   ],
   exact_terms: [
     "Computed in double precision from the inputs and parameters of the layer, so that all terms add up.",
@@ -94,6 +103,8 @@ export const WORDS = {
     "加权的值之和，就是这个头为每个查询给出的结果。",
   ],
   scale_none: ["The scale is off: the score stays {0}.", "缩放已关：得分仍为 {0}。"],
+  is_given: ["Nothing is worked here: this is what the layer is given.", "这里不用计算：这就是该层的输入。"],
+  allowed: ["allowed", "允许"],
   mask_none: ["Allowed: the score stays {0}.", "允许：得分仍为 {0}。"],
   // what a matrix holds
   what_input: ["rows that ask", "提问的行"],
