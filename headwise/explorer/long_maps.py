@@ -73,7 +73,11 @@ class Maps:
         return {
             "block": whole.block,
             "side": SIDE,
-            "tops": {"mean": list(whole.tops), "max": float(whole.maxima.max(initial=0.0))},
+            "tops": {
+                "mean": list(whole.tops),
+                "max": float(whole.maxima.max(initial=0.0)),
+                "later": float(whole.maxima[len(whole.maxima) // 2 :].max(initial=0.0)),
+            },
             "hidden": bool((whole.maxima == -np.inf).any()),
             "largest": {"q": query, "k": key, "weight": weight},
         }

@@ -89,6 +89,8 @@ def test_a_map_begins_with_what_all_of_it_needs(client, trace, exact):
     assert (told["block"], told["side"], told["hidden"]) == (2, 512, True)
     np.testing.assert_allclose(told["tops"]["mean"], whole.tops, atol=1e-6)
     assert told["tops"]["max"] == pytest.approx(1)
+    # blocks of two: the later half begins with row 450
+    assert told["tops"]["later"] == pytest.approx(exact[1, 450:].max(), abs=1e-6)
     # the first token is special, and a row of one key has no choice
     choosing = exact[1, 1:, 1:]
     query, key = np.unravel_index(choosing.argmax(), choosing.shape)

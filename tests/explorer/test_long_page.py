@@ -26,6 +26,9 @@ def test_the_whole_map_says_what_its_cells_are(page, site):
     note = page.locator(".legend.folded")
     # all of it is seen, so a cell stands for several weights
     assert re.match(r"Each cell is the largest of [24] × [24] weights, of 900 × 900", note.inner_text())
+    # the first rows choose between few keys: neither the colours nor the cell that is read are theirs
+    assert page.locator(".wide .legend .ticks span").last.inner_text().startswith("≥")
+    assert int(page.evaluate("document.querySelector('.read').innerText.match(/\\((\\d+)\\)/)[1]")) > 450
     page.get_by_role("button", name="Means").click()
     page.get_by_text(re.compile("Each cell is the mean of")).wait_for()
     assert "po=mean" in page.url

@@ -198,7 +198,8 @@ function follow() {
           remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (asks), found),
         );
         const answer = ANSWERED.has(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
-        state.status.value = [...answer, ...found.warnings].join(" · ");
+        const notes = found.warnings.length ? [(await import("./words/refusals.js")).noted(found.warnings)] : [];
+        if (mine === turn) state.status.value = [...answer, ...notes].join(" · ");
       },
       (error) => {
         if (mine !== turn) return;

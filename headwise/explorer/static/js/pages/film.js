@@ -255,7 +255,11 @@ function shown(large, now, axes, matrix) {
   const head = t("layer_head", layerTitle(now.layer, now.number), headName(now.head));
   const title = t("film_frame", head, t("step_n", now.step));
   large.parentElement?.style.setProperty("--keys", String(group.keys.length));
-  fill(large, h("h2", { title: now.layer }, title), h("p", { class: "side" }, `${t("answer")}: ${axes.output}`));
+  fill(
+    large,
+    h("h2", { title: now.layer }, title),
+    h("p", { class: "side" }, `${t(film.peek()?.probes[now.probe].target ? "fed" : "answer")}: ${axes.output}`),
+  );
   return heat.mount(large, { weights: /** @type {Float32Array} */ (matrix.data), group, title, fitsScreen: true });
 }
 

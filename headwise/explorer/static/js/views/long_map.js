@@ -21,7 +21,7 @@ import { chosen, spared } from "./heat.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
-import { Rows, opening } from "./rows.js";
+import { Rows, opening, openingRow } from "./rows.js";
 import { BARS } from "./shares.js";
 import * as zooming from "./zooming.js";
 import { WORDS } from "../words/long.js";
@@ -36,8 +36,9 @@ const SEEN = 8;
 const MOST_TILES = 64;
 
 /**
- * `tops`: the largest mean of blocks of 1, 2, 4 ... weights, and the largest weight; `hidden`: a mask forbids blocks
- * @typedef {{ block: number, side: number, tops: { mean: number[], max: number }, hidden: boolean,
+ * `tops`: the largest mean of blocks of 1, 2, 4 ... weights, the largest weight, and that of the later half of rows;
+ * `hidden`: a mask forbids blocks
+ * @typedef {{ block: number, side: number, tops: { mean: number[], max: number, later: number }, hidden: boolean,
  * largest: { q: number, k: number, weight: number } }} Overview
  */
 /** @typedef {{ values: Float32Array, rows: number, columns: number, picture: HTMLCanvasElement, look: string }} Tile */
@@ -53,7 +54,10 @@ export async function mount(node, read, trace, group, alive) {
   if (!alive()) return () => {};
   const title = headTitle(group, at, head);
   const rows = new Rows(path, layer, head);
-  state.strongest.value = await opening(rows, trace, async () => overview.largest);
+  state.strongest.value = await opening(rows, trace, async () =>
+    // its first rows choose between few keys
+    group.causal ? openingRow(rows, group) : overview.largest,
+  );
   if (!alive()) return () => {};
   // nodes that are numbers have these names everywhere
   const start = Number(trace.axes[group.name].keys.kind !== "nodes" || group.keys[0] !== "0");
@@ -189,8 +193,10 @@ class LongMap {
 
   /** The number at the end of the ramp. @param {number} block */
   top(block) {
-    const { mean, max } = this.overview.tops;
-    return state.pooled.value && block > 1 ? mean[Math.log2(block)] : max;
+    const { mean, max, later } = this.overview.tops;
+    // the first rows of a causal head choose between few keys: their large weights would leave the others pale
+    const most = this.group.causal && later > 0 ? later : max;
+    return state.pooled.value && block > 1 ? Math.min(most, mean[Math.log2(block)]) : most;
   }
 
   /** What tells pictures of a tile apart. */
@@ -390,7 +396,10 @@ class LongMap {
     this.legended = name;
     const weights = Float32Array.of(this.top(block), ...(this.overview.hidden ? [-Infinity] : []));
     const quantity = t(block > 1 ? "block_bar" : "weight_bar");
-    this.explain(legend.shading({ weights, quantity }), weights, false);
+    const how = legend.shading({ weights, quantity });
+    const end = how.ticks.at(-1);
+    if (end && this.top(1) < this.overview.tops.max) end[1] = `≥${end[1]}`;
+    this.explain(how, weights, false);
     const { q, k, weight } = this.overview.largest;
     const largest = `${cut(this.group.queries[q], LETTERS)} → ${cut(this.group.keys[k], LETTERS)} ${number(weight)}`;
     this.canvas.setAttribute("aria-label", `${this.title}: ${largest}. ${shownOf(block)}`);

@@ -22,7 +22,7 @@ export function unmute(layer, head) {
   );
 }
 
-/** The muted heads of a group in a sentence, and what takes them back; null where there are none. @param {state.Group}
+/** The muted heads of a group in a sentence, and what takes them back; "" where there are none. @param {state.Group}
  * group */
 export function mutedHeads(group) {
   const all = group.layers.flatMap((layer, at) =>
@@ -39,5 +39,5 @@ export function mutedHeads(group) {
         " ",
         h("button", { class: "small", onclick: undo }, t("unedit")),
       )
-    : null;
+    : "";
 }

@@ -158,7 +158,12 @@ function told(body, search, count, open) {
     else if (!timer) timer = window.setTimeout(draw, REDRAW_MS);
   };
   postLines("/api/v1/generate", body, stopped.signal, line).then(
-    () => over(failed || (found.end ? found.start.warnings.join(" · ") : t("broken"))),
+    async () => {
+      const notes = found.start?.warnings || [];
+      over(
+        failed || (!found.end ? t("broken") : notes.length ? (await import("../words/refusals.js")).noted(notes) : ""),
+      );
+    },
     (error) => over(stopped.signal.aborted ? t("stopped") : error.status ? error.message : t("broken")),
   );
   return () => {

@@ -104,6 +104,16 @@ const REFUSALS = [
     "此文本有 {1} 个词元；最多显示 {2} 个词元的注意力。请缩短文本，或只取其中一部分。",
   ],
   [
+    /^there are (\d+) tokens, and the model reads (\d+)/,
+    "This text has {1} tokens (this model may cut a word into many); it reads {2} at most. Give a shorter text.",
+    "此文本有 {1} 个词元（此模型可能把一个词切成许多个）；它最多读 {2} 个。请缩短文本。",
+  ],
+  [
+    /^the prompt .* has (\d+) tokens; only its last (\d+) are read/s,
+    "This text has {1} tokens. The model reads only the last {2}: what comes before them is not shown.",
+    "此文本有 {1} 个词元。模型只读最后 {2} 个：在此之前的不显示。",
+  ],
+  [
     /^the steps have [\d,]+ bytes/,
     "This input is too long to show every step of a head. Give a shorter one.",
     "输入过长，无法显示一个头的每一步。请缩短输入。",
@@ -132,14 +142,26 @@ const REFUSALS = [
 ];
 
 /**
- * A refusal in the language of the page; what is not known here stays as the server says it.
- * @param {string} text what the server said @param {boolean} chinese @returns {[string, string?]} with its kind
+ * A sentence of the server in the language of the page; undefined where it is not known here.
+ * @param {string} text @param {boolean} chinese @returns {[string, string?] | undefined} with its kind
  */
-export function worded(text, chinese) {
+function known(text, chinese) {
   for (const [pattern, english, translated, kind] of REFUSALS) {
     const match = pattern.exec(text);
     const words = chinese ? translated : english;
     if (match) return [words.replace(/\{(\d)\}/g, (_, place) => match[Number(place)]), kind];
   }
-  return [chinese ? `服务器拒绝了请求，它的说明是英文：${text}` : `This failed: ${text}`];
+  return undefined;
+}
+
+/** Warnings, as far as they are known here in the language of the page. @param {string[]} texts */
+export const noted = (texts) =>
+  texts.map((text) => known(text, document.documentElement.lang.startsWith("zh"))?.[0] ?? text).join(" · ");
+
+/**
+ * A refusal in the language of the page; what is not known here stays as the server says it.
+ * @param {string} text what the server said @param {boolean} chinese @returns {[string, string?]} with its kind
+ */
+export function worded(text, chinese) {
+  return known(text, chinese) || [chinese ? `服务器拒绝了请求，它的说明是英文：${text}` : `This failed: ${text}`];
 }
