@@ -4,10 +4,10 @@
 import { language } from "./state.js";
 import { WORDS } from "./words/common.js";
 
-/** @type {Record<string, [string, string]>} */
+/** @type {Record<string, string[]>} */
 const known = { ...WORDS };
 
-/** Adds the words of a page. @param {Record<string, [string, string]>} words */
+/** Adds the words of a page. @param {Record<string, string[]>} words */
 export const learn = (words) => void Object.assign(known, words);
 
 /** The words for a name, with values in the places {0}, {1} ... @param {string} name @param {...any} values */

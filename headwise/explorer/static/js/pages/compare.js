@@ -424,12 +424,7 @@ const pick = (q, k) => state.lock({ q, k });
 
 /** @typedef {Pick<map.Matrix, "cell" | "spot" | "pick" | "room">} Cells what maps share, or each has alone */
 
-/**
- * @param {HTMLElement} panel
- * @param {any} at a side
- * @param {number} top
- * @param {Cells} cells
- */
+/** @param {HTMLElement} panel @param {any} at a side @param {number} top @param {Cells} cells */
 function weights(panel, at, top, cells) {
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
     `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(at.marked[q * at.group.keys.length + k])}`;

@@ -1,17 +1,18 @@
 // @ts-check
 /** Where each token of an output looks: a sentence, the map, the tree of the beams. */
 
-import { alignment } from "../core/search.js";
+import { alignment, likelyAt } from "../core/search.js";
 import { quoted } from "../core/quoted.js";
 import { apart, cut, percent, shown, together } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { learn, phrase, t } from "../strings.js";
+import { learn, phrase, sentences, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import { WORDS } from "../words/aligned.js";
 import * as beamTree from "./beam_tree.js";
 import * as heat from "./heat.js";
+import { marks } from "./marks.js";
 import { begin } from "./nothing.js";
 import { looking, through } from "./writing.js";
 
@@ -74,6 +75,8 @@ function aligned(place, search, path, self) {
     const saying = effect(() => fill(line, said(cell(), weights, queries, keys, whose)));
     const more = Math.max(0, expected(search.value) - now.length);
     const end = heat.mount(place, { weights, group, title, fitsScreen: !it.own, more, short: it.own, spoken: cell });
+    const likely = likelyAt(it, now[now.length - 1]).map(({ text }) => text);
+    place.append(h("p", { class: "note" }, () => sentences(...marks([...queries, ...keys, ...likely]))));
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     return () => {
       picture();
@@ -83,10 +86,7 @@ function aligned(place, search, path, self) {
   });
 }
 
-/**
- * Tokens of the hypothesis that is shown, or as many as were read.
- * @param {Shown["value"]} search
- */
+/** Tokens of the hypothesis that is shown, or as many as were read. @param {Shown["value"]} search */
 const expected = (search) => Math.max(through(search).length, search.it.own ? 0 : search.it.first.length);
 
 /**

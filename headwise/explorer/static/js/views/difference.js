@@ -6,6 +6,7 @@ import { apart, cut, percent } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, named, phrase, t } from "../strings.js";
+import { marks } from "./marks.js";
 import { spelled } from "./spelled.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
@@ -178,7 +179,7 @@ function answers(a, b) {
 function sentences(a, b, most) {
   const lines = answers(a, b);
   const [from, to] = [names(a, b, "queries"), names(a, b, "keys")];
-  if ([a, b].some(({ trace }) => answerOf(trace).includes("\ufffd"))) lines.push([t("no_bytes")]);
+  lines.push(...marks([a, b].map(({ trace }) => readable(answerOf(trace)).replace(/ /g, ""))).map((words) => [words]));
   if (most && most.size < NOISE) lines.push([t("same_maps")]);
   else {
     if (most) lines.push(...ofMaps(a, b, most, from, to));

@@ -235,9 +235,7 @@ function story(group, spelled, { query, key, weight, even }, merged) {
     : [...told, " ", h("span", { class: "side" }, t("if_even", together(percent(even, 1))))];
 }
 
-/**
- * What stands behind the word of a token. @param {string[]} labels @param {state.Axis} axis @param {number} token
- */
+/** What stands behind the word of a token. @param {string[]} labels @param {state.Axis} axis @param {number} token */
 function behind(labels, axis, token) {
   const last = parts(labels.length, axis, { merged: true, special: "" })
     .find((all) => all.includes(token))

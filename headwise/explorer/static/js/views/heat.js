@@ -320,6 +320,17 @@ export function sentence(q, k, value, group, absent) {
 }
 
 /**
+ * Places a tip beside a cell, to its left where it would be cut.
+ * @param {HTMLElement} tip @param {number} from the left edge of the cell @param {number} side pixels of the cell
+ */
+export function tipAt(tip, from, side) {
+  const box = /** @type {HTMLElement} */ (tip.parentElement);
+  const [left, width] = [from + side + 6, tip.offsetWidth];
+  const flips = box.getBoundingClientRect().left + left + width > globalThis.innerWidth - 8;
+  tip.style.left = `${flips ? Math.max(-box.offsetLeft, from - width - 6) : left}px`;
+}
+
+/**
  * @param {HTMLElement} tip
  * @param {{ q: number, k: number } | null} at
  * @param {Head} head
@@ -330,12 +341,18 @@ function tipped(tip, at, head, { x, y, side, tall = side }) {
   tip.hidden = !at || at.k < 0;
   if (!at || at.k < 0) return;
   tip.textContent = told(at.q, at.k, head);
-  const box = /** @type {HTMLElement} */ (tip.parentElement);
-  const left = (at.k + 1 - x) * side + 6;
-  // it flips where it would be cut
-  const flips = box.getBoundingClientRect().left + left + tip.offsetWidth > globalThis.innerWidth - 8;
-  tip.style.left = `${flips ? Math.max(-box.offsetLeft, (at.k - x) * side - tip.offsetWidth - 6) : left}px`;
+  tipAt(tip, (at.k - x) * side, side);
   tip.style.top = `${(at.q - y) * tall}px`;
+}
+
+/**
+ * Pixels that a map may be wide, and those above it.
+ * @param {HTMLElement} place @param {HTMLElement} canvas @param {number} margin what the labels of rows take
+ */
+export function roomAt(place, canvas, margin) {
+  const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
+  const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
+  return { width, above: inside.top + globalThis.scrollY };
 }
 
 /**
@@ -346,9 +363,7 @@ function tipped(tip, at, head, { x, y, side, tall = side }) {
 function boundsOf(head, place, canvas, margin) {
   const { group, fitsScreen, more = 0 } = head;
   const [rows, columns] = [group.queries.length, group.keys.length];
-  const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
-  const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
-  const above = inside.top + globalThis.scrollY;
+  const { width, above } = roomAt(place, canvas, margin);
   const label = roomOf(head)(group.keys);
   const left = globalThis.innerHeight - above;
   const few = rows <= FEW ? Math.min(ROOM, (head.key ? LOW : NUMERALS) * rows + label + 24) : LOWEST;

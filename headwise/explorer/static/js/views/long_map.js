@@ -17,7 +17,7 @@ import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { headTitle, sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
-import { chosen, spared } from "./heat.js";
+import { chosen, tipAt, roomAt, spared } from "./heat.js";
 import * as legend from "./legend.js";
 import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
@@ -29,7 +29,7 @@ import { WORDS } from "../words/long.js";
 learn(WORDS);
 
 /** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
-const [SPARE, BELOW, LOWEST, LARGEST, LETTERS] = [16, 96, 240, 58, 40];
+const [BELOW, LOWEST, LARGEST, LETTERS] = [96, 240, 58, 40];
 /** Pixels of a square that marks one weight of the row that is read. */
 const SEEN = 8;
 /** Tiles whose pictures are kept. */
@@ -372,10 +372,7 @@ class LongMap {
     ].map(([labels, place]) => stretch(/** @type {string[]} */ (labels), Number(place), block, this.start));
     const kind = block > 1 ? `${t(state.pooled.value ? "block_mean" : "block_max")} ` : "";
     tip.textContent = `${from} → ${to} ${kind}${told}`;
-    const box = /** @type {HTMLElement} */ (tip.parentElement);
-    const left = (at.k + 1 - x) * side + 8;
-    const flips = box.getBoundingClientRect().left + left + tip.offsetWidth > globalThis.innerWidth - 8;
-    tip.style.left = `${flips ? Math.max(-box.offsetLeft, (at.k - x) * side - tip.offsetWidth - 8) : left}px`;
+    tipAt(tip, (at.k - x) * side, side);
     tip.style.top = `${(at.q - y) * side}px`;
   }
 
@@ -446,9 +443,8 @@ function stretch(labels, place, block, start) {
  */
 function boundsOf(group, place, canvas, margin, band) {
   const [rows, columns] = [group.queries.length, group.keys.length];
-  const [inside, outside] = [canvas, place].map((node) => node.getBoundingClientRect());
-  const width = Math.max(64, place.clientWidth - (inside.left - outside.left) - margin - SPARE);
-  const height = Math.max(LOWEST, globalThis.innerHeight - (inside.top + globalThis.scrollY) - band - BELOW);
+  const { width, above } = roomAt(place, canvas, margin);
+  const height = Math.max(LOWEST, globalThis.innerHeight - above - band - BELOW);
   const least = Math.min(width / columns, height / rows);
   return { rows, columns, width: least * columns, height: least * rows, least, most: LARGEST };
 }

@@ -13,6 +13,7 @@ import { learn, phrase, sentences, t } from "../strings.js";
 import { headName } from "../titles.js";
 import { WORDS } from "../words/reading.js";
 import { chosen, sentence } from "./heat.js";
+import { marks } from "./marks.js";
 import { spelled } from "./spelled.js";
 import { rolled } from "./seen.js";
 import { fact, measures, shares } from "./shares.js";
@@ -24,16 +25,6 @@ learn(WORDS);
 const [LETTERS, CELLS] = [16, 128 * 128];
 /** Keys beyond which they are not all in sight, so that a bar leads to its own. */
 const MANY = 60;
-/** What is not written as it reads, and the words for it. @type {[RegExp, string][]} */
-const MARKS = [
-  [/[ \u2581]/, "mark_space"],
-  [/\t/, "mark_tab"],
-  [/\n/, "mark_line"],
-  // eslint-disable-next-line no-control-regex
-  [/[\0-\x08\x0b-\x1f]/, "mark_control"],
-  [/^(<unk>|\[UNK\])$/, "mark_unknown"],
-];
-
 /**
  * `row`: a row of weights, minus infinity where a pair is forbidden; null while it comes
  * @typedef {{ group: state.Group, marked?: Float32Array, row?: (q: number) => ArrayLike<number> | null, rows?:
@@ -66,10 +57,10 @@ export function mount(place, head, trace, group) {
     const numbered = many || (tokens && queries[q] === keys[k] && !same(q, k));
     return [fromName(q, numbered), same(q, k) ? t("itself") : toName(k, numbered)];
   };
-  const marks = MARKS.filter(([mark]) => tokens && [...queries, ...keys].some((label) => mark.test(label)));
-  const words = marks.map(([, words]) => words);
-  if (tokens && [queries, keys].some((labels) => new Set(labels).size < labels.length)) words.push("mark_place");
-  if (state.reads() === "molecule") words.push("mark_atom");
+  const all = tokens ? [...queries, ...keys] : [];
+  const twice = tokens && [queries, keys].some((labels) => new Set(labels).size < labels.length);
+  const explained = () =>
+    sentences(...marks(all), twice ? t("mark_place") : "", state.reads() === "molecule" ? t("mark_atom") : "");
   const body = h("div");
   place.append(
     body,
@@ -82,7 +73,7 @@ export function mount(place, head, trace, group) {
             {},
             h("a", { href: () => state.address("trace") }, () => t("see_made")),
           ),
-    words.length ? h("p", { class: "note" }, () => sentences(...words.map((word) => t(word)))) : "",
+    h("p", { class: "note" }, explained),
     h("p", { class: "note" }, () => t("note")),
   );
   const press = (/** @type {number} */ q, /** @type {number[]} */ row) => (/** @type {number} */ k) => {

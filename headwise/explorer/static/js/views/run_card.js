@@ -82,10 +82,7 @@ export function metric(name, value) {
   return Math.abs(value) <= 1 ? decimals(value, 3) : number(value);
 }
 
-/**
- * The model from what it reads to what it answers.
- * @param {{ stages: Stage[], adopted?: { kind: string } }} run
- */
+/** The model from what it reads to what it answers. @param {{ stages: Stage[], adopted?: { kind: string } }} run */
 function drawing({ stages, adopted }) {
   // the only one of a model from elsewhere is called as the model is
   const only = stages.length === 1 && adopted?.kind;

@@ -6,7 +6,7 @@ import { inside } from "../inside.js";
 import { read } from "../core/edits.js";
 import { folded, splits } from "../core/folding.js";
 import { after } from "../core/masked.js";
-import { cut, number } from "../core/text.js";
+import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headTitle } from "../titles.js";
@@ -82,8 +82,7 @@ export async function seen(trace, group, other) {
   const found = folded({ weights: marked, queries, keys }, spelled(trace, group), how);
   const title = rollout ? t("layer_head", t("rollout"), groupTitle(group)) : headTitle(group, at, head);
   const silent = !rollout && silenced(layer, head);
-  const torn = [...queries, ...keys].some((label) => cut(label, 64).includes("\ufffd")) ? t("part_of_character") : "";
-  const note = [torn, silent ? t("muted_head") : "", rollout ? t("rollout_note") : "", told(group, found, how)];
+  const note = [silent ? t("muted_head") : "", rollout ? t("rollout_note") : "", told(group, found, how)];
   const plain = found.weights === marked ? weights : found.weights.map((weight) => (weight === -Infinity ? 0 : weight));
   const name = rollout ? "rollout" : `${at}/${head}`;
   const path = rollout ? "" : layer;

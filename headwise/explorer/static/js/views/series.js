@@ -48,10 +48,7 @@ export function worded(trace) {
   };
 }
 
-/**
- * What came at the first step of a forecast; empty where nobody knows.
- * @param {import("../state.js").Trace} trace
- */
+/** What came at the first step of a forecast; empty where nobody knows. @param {import("../state.js").Trace} trace */
 export const truth = ({ places: { columns } }) =>
   columns.every((/** @type {Column} */ column) => column.truth)
     ? next(columns, (/** @type {any} */ column) => column.truth)

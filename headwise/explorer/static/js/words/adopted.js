@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the card of a model: what one of Hugging Face is, and parts without attention: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   task_write: ["reads and writes text", "读文本、写文本"],
   task_encode: ["vectors for each token or patch", "逐词元（块）的向量"],

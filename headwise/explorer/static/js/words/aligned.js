@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of where the tokens of an output look, and of the tree of its beams: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   say_step: ["To write {0}, {3} takes {1} of its values from {2}.", "写出 {0} 时，{3} {1} 的值取自 {2}。"],
   all_heads: ["the mean of all heads", "所有头的平均"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Attend: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   say_cross: ["To write {0}, {3} takes {1} of its values from {2}.", "写出 {0} 时，{3}有 {1} 的值取自 {2}。"],
   say_self: ["At {0}, {3} takes {1} of its values from {2}.", "在 {0} 处，{3}有 {1} 的值取自 {2}。"],
@@ -25,7 +24,6 @@ export const WORDS = {
   // one head of many
   find: ["Find a head", "找一个头"],
   by_weights: ["(by weights)", "（按权重）"],
-  part_of_character: ["� stands for part of a character.", "� 表示一个字符的一部分。"],
   finds_previous: ["previous token", "前一个词元"],
   finds_previous_step: ["the step before", "前一步"],
   finds_next_step: ["the step after", "后一步"],

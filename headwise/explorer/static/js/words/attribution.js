@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of what counts by a method: English, Chinese; {0} is what the server says in English. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   by_map: ["{0}: {1}", "{0}：{1}"],
   by_working: ["{0}: computing …", "{0}：计算中……"],

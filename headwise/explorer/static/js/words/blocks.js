@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of maps whose cells stand for several weights: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   map_blocks: [
     "Each cell is the largest of {0} × {1} weights, of {2}{3}; zoom in (wheel, pinch or +) for single weights.",

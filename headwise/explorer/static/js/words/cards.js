@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of cards of inputs: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   instead: ["Or take one of these:", "或选取其中一个："],
   // broken in one place alone

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the list of checkpoints: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   checkpoint: ["training step", "训练步"],
   trained: ["end (the run's model)", "结束（最终模型）"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the shell and of what several pages show: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   home: ["Home", "首页"],
   needs_any: ["needs a run", "需要一个模型"],

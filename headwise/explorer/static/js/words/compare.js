@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Compare: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   comparison: ["Compare A with B", "比较 A 与 B"],
   compare_lead: [
@@ -77,10 +76,6 @@ export const WORDS = {
   wrote_too: [
     "The map of {0} holds its input and what {0} wrote after it.",
     "{0} 的热图包含其输入，以及 {0} 随后写出的词元。",
-  ],
-  no_bytes: [
-    "� stands for bytes that are no character: a trained model seldom writes them.",
-    "� 表示不成字符的字节：训练过的模型很少写出它们。",
   ],
   no_scores: [
     "No score is recorded of both, so nothing says which of them does its task better.",

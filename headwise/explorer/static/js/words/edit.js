@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of editing a model: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   change_most: [
     "The token that changes most is {0}: its probability goes from {1} to {2}.",

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of an answer that is not that of the data: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   errs: ["the model errs here", "模型在此出错"],
   one_right: ["see one that it gets right →", "看一个答对的 →"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the list of examples: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   example_after: ["next example", "下一个示例"],
   example_before: ["example before", "上一个示例"],

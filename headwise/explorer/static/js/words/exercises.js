@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the exercises of the page Trace: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   exercises_note: ["Made of the numbers above. Work them by hand, then check.", "用上面的数出题。先手算，再核对。"],
   more_exercises: ["Other numbers", "换一组数"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Film: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   probe: ["recorded input", "记录的输入"],
   fed: ["right answer, fed in each frame", "每一帧都给它的正确答案"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Graph: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_graph: [
     "{0} reads no graph; {1} shows it. Runs that read nodes or molecules:",

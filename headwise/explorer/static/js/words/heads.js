@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the search for a head and of the table of heads: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   sharpest: ["sharpest", "最集中"],
   evenest: ["most even", "最平均"],

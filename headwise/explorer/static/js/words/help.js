@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the dialog of keys: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   keys: [
     "Keys: arrows move the cell · [ ] layer · , . head · g group · v view · n scale · r raw scores · w words " +

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Home: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   welcome_text: ["See which words a model looks at", "看一个模型在看哪些词"],
   welcome_image: ["See which part of a picture a model looks at", "看一个模型在看图像的哪一处"],

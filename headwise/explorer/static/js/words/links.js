@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of links between tokens: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   heads_shown: ["Heads shown", "显示的头"],
   chip_note: [

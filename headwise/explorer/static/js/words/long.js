@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of maps of long inputs: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   blocks_max: ["Largest", "最大值"],
   blocks_mean: ["Means", "均值"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of what a method is and does not say: English, Chinese; {0} is what the server says in English. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   by_formula: ["Formula", "公式"],
   by_source: ["Source", "来源"],

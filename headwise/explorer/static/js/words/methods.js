@@ -1,7 +1,6 @@
 // @ts-check
 /** The names of the methods of attribution: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   by: ["What counts, by method", "归因方法"],
   by_norms: ["Norms", "范数"],

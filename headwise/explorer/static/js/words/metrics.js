@@ -1,7 +1,6 @@
 // @ts-check
 /** Names of metrics, by the names that runs measure them by: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   metric_accuracy: ["accuracy", "准确率"],
   metric_bleu: ["BLEU", "BLEU"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of what a layer needs, of similar heads and of what changes: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   similar: ["How alike the heads are", "各头的相似程度"],
   similarnote: [

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of a page that has nothing to show: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_such_run: ["No run is called “{0}”. Choose one of these:", "没有名为“{0}”的模型。请选择其中一个："],
   empty: ["Type an input above, or take an example from {0}.", "请在上方输入，或在{0}选择示例。"],

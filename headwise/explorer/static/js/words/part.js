@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the part of a large head that links show: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   part_rows: ["Rows {0} to {1} of {2}.", "第 {0} 至 {1} 行，共 {2} 行。"],
   part_keys: [

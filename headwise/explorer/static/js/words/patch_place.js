@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the picture beside a map of its patches: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   this_patch: [
     "{0} (framed): row {1}, column {2} of the picture's {3} × {4} patches",

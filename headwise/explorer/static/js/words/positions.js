@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Positions: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   positions_title: ["How a model is told where a token stands", "模型如何得知词元的位置"],
   of_run: ["of", "来自"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of what is read of a cell and its row: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   too_long_made: [
     "Every step of this number can be shown of shorter inputs; {0} tokens are too many.",
@@ -18,17 +17,9 @@ export const WORDS = {
   ],
   score_note: ["Score: the scores of a row are turned into its weights.", "得分：一行的各得分换算成该行的权重。"],
   full_bar: ["A full bar is {0}.", "满格为 {0}。"],
-  mark_space: ["␣ is a space.", "␣ 表示空格。"],
-  mark_tab: ["⇥ is a tab.", "⇥ 表示制表符。"],
-  mark_line: ["↵ is a line break.", "↵ 表示换行。"],
   mark_atom: [
     "C2: carbon, the second atom of the formula; lower case: aromatic.",
     "C2：碳，式中第 2 个原子；小写：芳香原子。",
   ],
-  mark_control: [
-    "\\x and two digits: a control character, which has no picture.",
-    "\\x 加两位数字：没有字形的控制字符。",
-  ],
   mark_place: ["In brackets: the position, where a token stands more than once.", "括号内为位置，用于区分相同的词元。"],
-  mark_unknown: ["<unk> is a word that the vocabulary lacks.", "<unk> 表示词表中没有的词。"],
 };

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words for how pictures of inputs are read: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   read_text: [
     "Each picture is a map of one head: a row for each word that looks, a column for each word that it looks at. The " +

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the links of one row of a large head: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   row_nodes: [
     "The row of node {0} in {5}: all {1} nodes that it attends to. Click one of them to see its row.",

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of what stands beside a map of a recording or of a series: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   spectrogram: [
     "spectrogram (log-mel), low bands next to the map; over it the weights of the chosen row",

@@ -1,7 +1,6 @@
 // @ts-check
 /** Names of tasks: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   task_translate: ["translation", "翻译"],
   task_summarise: ["summarisation", "摘要"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of shaded text: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   direction: ["Direction", "方向"],
   direction_queries: ["what a token attends to", "所选词元看谁"],

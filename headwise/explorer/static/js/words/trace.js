@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Trace: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   attends: ["How {0} attends to {1}", "{0} 怎样注意 {1}"],
   textbook: ["Textbook 3 × 4", "课本 3 × 4"],

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of steps that the worked example lacks: norms, positions, other scores and weights; English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   lead_norm: [
     "Queries and keys are brought to one size before they meet, so that no score grows with their length.",

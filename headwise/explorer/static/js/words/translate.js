@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Translate: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_writer: [
     "{0} writes no text word by word; {1} shows it. Runs that write:",

@@ -1,7 +1,6 @@
 // @ts-check
 /** Words of the page Vision: English, Chinese. */
 
-/** @type {Record<string, [string, string]>} */
 export const WORDS = {
   no_images: [
     "{0} reads no pictures; {1} shows it. Runs that read pictures:",

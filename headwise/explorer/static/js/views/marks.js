@@ -1,0 +1,27 @@
+// @ts-check
+/** What tokens are written with that is not in them, in words. */
+
+import { learn, t } from "../strings.js";
+import { WORDS } from "../words/marks.js";
+
+learn(WORDS);
+
+/** What is not written as it reads, and the words for it. @type {[RegExp, string][]} */
+const MARKS = [
+  [/[ \u2581]/, "mark_space"],
+  [/\t/, "mark_tab"],
+  [/\n/, "mark_line"],
+  // eslint-disable-next-line no-control-regex
+  [/[\0-\x08\x0b-\x1f]/, "mark_control"],
+  [/^(<unk>|\[UNK\])$/, "mark_unknown"],
+  [/^(<s>|<bos>|\[CLS\])$/, "mark_begin"],
+  [/^(<\/s>|<eos>|\[SEP\])$/, "mark_end"],
+  [/\ufffd/, "mark_bytes"],
+];
+
+/** What explains the marks of tokens, a sentence for each kind. @param {string[]} tokens */
+export const marks = (tokens) =>
+  MARKS.flatMap(([mark, words]) => {
+    const token = tokens.find((one) => mark.test(one));
+    return token === undefined ? [] : t(words, token);
+  });
