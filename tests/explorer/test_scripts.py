@@ -61,6 +61,10 @@ def test_every_name_of_a_text_is_in_a_table():
     files = [path.read_text(encoding="utf-8") for path in sorted((STATIC / "js" / "words").glob("*.js"))]
     tables = [text.partition("export const WORDS")[2].partition("\n};")[0] for text in files]
     names = [name for table in tables for name in re.findall(r"^  (\w+): \[", table, re.M)]
+    # each in two languages
+    entries = [entry for table in tables for entry in re.findall(r"^  \w+: \[(.*?)\],$", table, re.M | re.S)]
+    texts = [re.sub(r'" \+\s*"', "", entry) for entry in entries]
+    assert [text for text in texts if len(re.findall(r'"(?:[^"\\]|\\.)*"', text)) != 2] == []
     known = set(names)
     assert len(known) == len(names), [name for name in known if names.count(name) > 1]
     used = {name for path in SCRIPTS for name in re.findall(r"\bt\(\"(\w+)\"\)", path.read_text(encoding="utf-8"))}
