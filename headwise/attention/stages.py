@@ -27,7 +27,7 @@ class Working:
 
     | rule | x_ij |
     |---|---|
-    | `linear` | sum_f a_if W_jf + b_j, with W and b among the parameters, `matrix` and `bias`; `rows`: W itself |
+    | `linear` | sum_f a_if W_jf + b_j, with W and b among the parameters, `matrix` and `bias` |
     | `dot` | `factor` (1 if absent) sum_f a_if b_jf |
     | `additive` | sum_f `vector`_f tanh(a_if + b_jf); with `slope` LeakyReLU of that slope in place of tanh |
     | `quotient` | a_ij / `divisor` |
@@ -147,7 +147,7 @@ def _added(score: Any, query: Tensor, key: Tensor, values: Tensor) -> list[Stage
     of, stages = ("query", "key"), []
     if not isinstance(score, scores.GATv2):
         parts = score.project(query, key)
-        linear = [Working("linear", (name,), {"rows": rows}) for name, rows in zip(of, score.matrices(), strict=True)]
+        linear = [Working("linear", (name,), {"matrix": f"score {name}"}) for name in of]
         of = ("query part", "key part")
         stages = [
             Stage(of[0], "q'", r"q' = W_q q", ("queries", "features"), parts[0], "the query in the sum", linear[0]),

@@ -17,7 +17,7 @@ from headwise.attention.normalizers import Normalizer
 from headwise.attention.precision import uncast
 from headwise.attention.stages import PAIRS, Stage, Working
 from headwise.errors import ConfigError, Unsupported, unknown
-from headwise.explain.projections import HEADS, Projections, near, recorded_head
+from headwise.explain.projections import HEADS, Projections, near, recorded_head, score_parameters
 from headwise.explain.workings import checked_working
 from headwise.layers.attention import MultiHeadAttention
 from headwise.records import RecordedCall, record
@@ -126,7 +126,8 @@ def layer_trace(
     projections = None
     if attention is not None and len(tensors) == len(layer_record.calls):
         projections = Projections(attention)
-    parameters = {} if projections is None else projections.parameters(head)
+    parameters = score_parameters(layer_record.calls[0].call.score, head)
+    parameters |= {} if projections is None else projections.parameters(head)
     calls = [
         _steps(call, head, projections, parameters, tensors[number] if projections else {})
         for number, call in enumerate(layer_record.calls)
@@ -267,8 +268,7 @@ def _of_head(step: Stage, head: int) -> TracedStep:
     working = step.working
     if working is not None:
         # of each head, or one for all
-        own = ("vector", "rows")
-        rows = {name: number[head % len(number)] for name, number in working.numbers.items() if name in own}
+        rows = {name: number[head % len(number)] for name, number in working.numbers.items() if name == "vector"}
         constants = {name: _number(number) for name, number in ({**working.numbers, **rows}).items()}
         working = replace(working, numbers=constants)
     return TracedStep(step.name, step.symbol, step.formula, step.axes, numbers, step.text, working)

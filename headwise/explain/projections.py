@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from headwise.attention.call import Call, per_head
 from headwise.attention.checkpointing import call_with, tensors_of
+from headwise.attention.scores import GAT, Additive
 from headwise.attention.stages import Stage, Working
 from headwise.layers.attention import MultiHeadAttention
 from headwise.positions.position import Position
@@ -115,8 +116,7 @@ class Projections:
                 parts |= _parameters(name[0], linear, slice(at, at + dim))
         if type(self._layer.output) is nn.Linear:
             parts |= _parameters("o", self._layer.output, slice(None))
-        numbers = {name: part.detach().float().cpu().numpy() for name, part in parts.items()}
-        return numbers if sum(array.size for array in numbers.values()) <= _MOST_PARAMETERS else {}
+        return _shown(parts)
 
     def _chain(self, name: str, call: Call, tensors: dict[str, Tensor]) -> list[Stage]:
         """The projection, behind it a norm and a rotation if there are any; what is recorded if it is not that."""
@@ -180,6 +180,19 @@ class Projections:
 def _linear(linear: nn.Linear, x: Tensor, rows: slice = slice(None)) -> Tensor:
     bias = None if linear.bias is None else linear.bias[rows].double()
     return F.linear(x, linear.weight[rows].double(), bias)
+
+
+def score_parameters(score: object, head: int) -> dict[str, Float[np.ndarray, "..."]]:
+    """Matrices by which a score adds its parts, `score query` and `score key`; none where they are too many."""
+    if not isinstance(score, Additive | GAT):
+        return {}
+    matrices = zip(("score query", "score key"), score.matrices(), strict=True)
+    return _shown({name: matrix[head % len(matrix)] for name, matrix in matrices})
+
+
+def _shown(parts: dict[str, Tensor]) -> dict[str, Float[np.ndarray, "..."]]:
+    numbers = {name: part.detach().float().cpu().numpy() for name, part in parts.items()}
+    return numbers if sum(array.size for array in numbers.values()) <= _MOST_PARAMETERS else {}
 
 
 def _names(letter: str, linear: nn.Linear) -> dict[str, str]:

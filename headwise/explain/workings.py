@@ -55,7 +55,7 @@ def checked_working(
 
 
 def _linear(of: Sequence[Array], numbers: Mapping[str, Any]) -> Array:
-    return of[0] @ numbers["rows" if "rows" in numbers else "matrix"].astype(float).T + numbers.get("bias", 0.0)
+    return of[0] @ numbers["matrix"].astype(float).T + numbers.get("bias", 0.0)
 
 
 def _dot(of: Sequence[Array], numbers: Mapping[str, Any]) -> Array:

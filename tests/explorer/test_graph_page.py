@@ -388,7 +388,8 @@ def test_a_map_of_a_molecule_says_what_its_names_are_and_leads_to_its_drawing(pa
 
 def test_a_graph_too_large_to_trace_has_a_way_to_its_node_and_the_worked_example(browser, site):
     page = browser.new_page(locale="en-GB")
-    page.route("**/steps?*", lambda route: route.fulfill(status=422, json={"detail": "too many pairs"}))
+    detail = "mixers.0 has 2,708 x 2,708 pairs, too many to be shown at once; look at a node on the page Graph"
+    page.route("**/steps?*", lambda route: route.fulfill(status=422, json={"detail": detail}))
     opened(page, site, "#/trace?m=node-classify&ex=0", "steps/textbook")
     note = page.locator("p.flag").first
     assert "too many pairs to trace at once" in note.inner_text()

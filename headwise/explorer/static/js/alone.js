@@ -3,6 +3,7 @@
 
 import { setRamps } from "./core/color.js";
 import { fill, h } from "./dom.js";
+import { foot } from "./foot.js";
 import { inside } from "./inside.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
@@ -42,7 +43,6 @@ export function begin(page) {
   const held = inside();
   if (!held) return;
   const main = h("main", { id: "main", tabindex: -1 });
-  const line = h("p", { class: "status", role: "status", "aria-live": "polite" }, () => state.status.value);
   const keys = held.page === "attend" ? h("p", { class: "note" }, () => t("keys")) : null;
   setRamps(held.ramps);
   follow(held.page, held.address);
@@ -53,7 +53,7 @@ export function begin(page) {
     /** @type {Element} */ (document.querySelector("#app")),
     bar(held, source, output),
     h("div", { class: "whole" }, main, keys),
-    line,
+    foot(),
   );
   document.documentElement.dataset.alone = held.page;
   followTheme();

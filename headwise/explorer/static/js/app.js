@@ -5,6 +5,7 @@ import { Refused, getJson, post } from "./api.js";
 import { setRamps } from "./core/color.js";
 import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
+import { foot } from "./foot.js";
 import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
@@ -254,17 +255,7 @@ function pages(main) {
 
 async function begin() {
   const main = h("main", { id: "main", tabindex: -1 });
-  const line = h(
-    "p",
-    {
-      class: () => (state.status.value === state.heard.value ? "status unseen" : "status"),
-      role: "status",
-      "aria-live": "polite",
-      title: () => state.status.value,
-    },
-    () => state.status.value,
-  );
-  fill(/** @type {Element} */ (document.querySelector("#app")), skip(main), bar(), ask(), main, line);
+  fill(/** @type {Element} */ (document.querySelector("#app")), skip(main), bar(), ask(), main, foot());
   followTheme();
   state.followAddress();
   effect(() => {

@@ -165,7 +165,7 @@ export function factors({ by, parameters }, step, row, column) {
   const [a, b] = of.map((name) => by[name]);
   if (rule === "linear") {
     const more = numbers.bias ? parameters[numbers.bias][column][0] : 0;
-    return { left: a.values[row], right: (numbers.rows || parameters[numbers.matrix])[column], more, factor: 1 };
+    return { left: a.values[row], right: parameters[numbers.matrix][column], more, factor: 1 };
   }
   if (rule === "dot") return { left: a.values[row], right: b.values[column], more: 0, factor: numbers.factor ?? 1 };
   if (rule === "additive") {

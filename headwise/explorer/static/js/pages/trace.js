@@ -174,7 +174,7 @@ function request() {
       if (!alive) return;
       steps.value = null;
       refusal.value = error.message;
-      if (!book && trace?.places.chosen >= 0) crowded.value = trace;
+      if (!book && error.kind === "crowded") crowded.value = trace;
     },
   );
   return () => {

@@ -213,13 +213,13 @@ function pointed(canvas, head, bounds, dragged, above = false) {
     const at = cellAt(zooming.now(bounds), bounds, place);
     return at && above ? { q: Math.max(0, chosen(head).q), k: at.k } : at;
   };
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+  canvas.addEventListener("pointermove", (event) => {
     state.hovered.value = same(state.hovered.peek(), under(event));
   });
   canvas.addEventListener("pointerleave", () => {
     state.hovered.value = null;
   });
-  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+  canvas.addEventListener("click", (event) => {
     const at = dragged() ? null : under(event);
     if (at) choose(at, head);
   });

@@ -28,7 +28,7 @@ import { WORDS } from "../words/long.js";
 
 learn(WORDS);
 
-/** Pixels beside and below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
+/** Pixels below the cells, of the lowest map, of the largest cell; letters of a token in a sentence. */
 const [BELOW, LOWEST, LARGEST, LETTERS] = [96, 240, 58, 40];
 /** Pixels of a square that marks one weight of the row that is read. */
 const SEEN = 8;
@@ -193,10 +193,15 @@ class LongMap {
 
   /** The number at the end of the ramp. @param {number} block */
   top(block) {
-    const { mean, max, later } = this.overview.tops;
+    const { later } = this.overview.tops;
     // the first rows of a causal head choose between few keys: their large weights would leave the others pale
-    const most = this.group.causal && later > 0 ? later : max;
-    return state.pooled.value && block > 1 ? Math.min(most, mean[Math.log2(block)]) : most;
+    return this.group.causal && later > 0 ? Math.min(later, this.largest(block)) : this.largest(block);
+  }
+
+  /** The largest number of all blocks of a size. @param {number} block */
+  largest(block) {
+    const { mean, max } = this.overview.tops;
+    return state.pooled.value && block > 1 ? mean[Math.log2(block)] : max;
   }
 
   /** What tells pictures of a tile apart. */
@@ -395,7 +400,7 @@ class LongMap {
     const quantity = t(block > 1 ? "block_bar" : "weight_bar");
     const how = legend.shading({ weights, quantity });
     const end = how.ticks.at(-1);
-    if (end && this.top(1) < this.overview.tops.max) end[1] = `≥${end[1]}`;
+    if (end && this.top(block) < this.largest(block)) end[1] = `≥${end[1]}`;
     this.explain(how, weights, false);
     const { q, k, weight } = this.overview.largest;
     const largest = `${cut(this.group.queries[q], LETTERS)} → ${cut(this.group.keys[k], LETTERS)} ${number(weight)}`;

@@ -138,9 +138,10 @@ function pressed(event, matrix, rows, columns) {
   if (!move) return;
   event.preventDefault();
   event.stopPropagation();
-  const at = matrix.cell.peek() || { q: -move[0], k: -move[1] };
+  const at = matrix.cell.peek();
   const inside = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
-  matrix.cell.value = { q: inside(at.q + move[0], rows), k: inside(at.k + move[1], columns) };
+  const next = at && { q: inside(at.q + move[0], rows), k: inside(at.k + move[1], columns) };
+  matrix.cell.value = next || { q: 0, k: 0 };
   state.say(matrix.told(matrix.cell.peek().q, matrix.cell.peek().k), true);
 }
 

@@ -51,7 +51,7 @@ export function mount(canvas, bounds) {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
-  canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => wheeled(event, bounds, point(event)), {
+  canvas.addEventListener("wheel", (event) => wheeled(event, bounds, point(event)), {
     passive: false,
   });
   // two fingers are ours, not the page's
@@ -60,11 +60,11 @@ export function mount(canvas, bounds) {
     (/** @type {TouchEvent} */ event) => event.touches.length > 1 && event.preventDefault(),
     { passive: false },
   );
-  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+  canvas.addEventListener("pointerdown", (event) => {
     fingers.set(event.pointerId, point(event));
     if (fingers.size === 1) [begun, dragged] = [point(event), false];
   });
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+  canvas.addEventListener("pointermove", (event) => {
     const before = fingers.get(event.pointerId);
     if (!before) return;
     const at = point(event);

@@ -3,7 +3,7 @@
 
 export const WORDS = {
   probe: ["recorded input", "记录的输入"],
-  fed: ["right answer, fed in each frame", "每一帧都给它的正确答案"],
+  fed: ["answer, fed in each frame", "每一帧都给它的答案"],
   overTraining: ["over the training", "训练过程中"],
   evenness: ["evenness (entropy)", "均匀度（熵）"],
   on_first: ["weight on the first key", "首个键所得的权重"],

@@ -114,6 +114,23 @@ const REFUSALS = [
     "此文本有 {1} 个词元。模型只读最后 {2} 个：在此之前的不显示。",
   ],
   [
+    /too many to be shown at once; look at a node/,
+    "This graph has too many pairs to be traced at once.",
+    "图中的节点对太多，无法一次显示。",
+    "crowded",
+  ],
+  [
+    /has ([\d,]+) tokens; only the first ([\d,]+) are read/s,
+    "This text has {1} tokens. The model reads only the first {2}: what comes after them is not shown.",
+    "此文本有 {1} 个词元。模型只读前 {2} 个：其后的不显示。",
+  ],
+  [
+    /more than ([\d,]+) tokens; only their beginnings are read/,
+    "This text has more than {1} tokens. The model reads its beginning only.",
+    "此文本超过 {1} 个词元。模型只读开头部分。",
+  ],
+  [/are tagged in parts/, "This sentence is too long for the model: it is tagged in parts.", "句子过长，分段标注。"],
+  [
     /^the steps have [\d,]+ bytes/,
     "This input is too long to show every step of a head. Give a shorter one.",
     "输入过长，无法显示一个头的每一步。请缩短输入。",
