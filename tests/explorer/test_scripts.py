@@ -16,7 +16,8 @@ SCRIPTS = sorted(STATIC.rglob("*.js"))
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.relative_to(STATIC).as_posix())
 def test_a_script_is_typed_short_and_puts_no_markup(path):
     text = path.read_text(encoding="utf-8")
-    assert text.startswith("// @ts-check\n/**")
+    # tables of words are data
+    assert text.startswith("/**" if path.parent.name == "words" and path.stem != "refusals" else "// @ts-check\n/**")
     assert len(text.splitlines()) <= 600
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", text)
 

@@ -31,6 +31,8 @@ const UNKEPT = new Set(["", "attend"]);
 const [UNTRACED, ASKLESS] = [new Set(["translate", "positions"]), new Set(["positions"])];
 /** Pages that show the answer themselves. */
 const ANSWERED = new Set(["attend", "trace", "compare", "graph", "vision", "translate", "film"]);
+/** Pages that show what is to be known of the input beside it. */
+const WARNED = new Set(["attend", "graph", "vision"]);
 
 /** Pages on which files stand in a list. */
 const LISTING = new Set(["attend", "vision"]);
@@ -199,7 +201,10 @@ function follow() {
           remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (asks), found),
         );
         const answer = ANSWERED.has(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
-        const notes = found.warnings.length ? [(await import("./words/refusals.js")).noted(found.warnings)] : [];
+        const notes =
+          found.warnings.length && !WARNED.has(state.page.peek())
+            ? [(await import("./words/refusals.js")).noted(found.warnings)]
+            : [];
         if (mine === turn) state.status.value = [...answer, ...notes].join(" · ");
       },
       (error) => {

@@ -343,11 +343,14 @@ export function instead(work) {
   }
 }
 
-/** What the service says of the chosen run. */
-export function chosenRun() {
+/** What the service says of a run, or of the first one. @param {string} name with its step or without */
+export function runOf(name) {
   const models = meta.value ? meta.value.models : [];
-  return models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
+  return models.find((/** @type {any} */ one) => one.name === name.replace(/@\d+$/, "")) || models[0];
 }
+
+/** What the service says of the chosen run. */
+export const chosenRun = () => runOf(model.value);
 
 /** What the chosen run reads: "text", "image", "node" ... @returns {string} */
 export const reads = () => (chosenRun() ? chosenRun().input : "");

@@ -1,18 +1,20 @@
 // @ts-check
 /** Where each token of an output looks: a sentence, the map, the tree of the beams. */
 
+import { post } from "../api.js";
 import { alignment, likelyAt } from "../core/search.js";
 import { quoted } from "../core/quoted.js";
 import { apart, cut, percent, shown, together } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { learn, phrase, sentences, t } from "../strings.js";
+import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import { WORDS } from "../words/aligned.js";
 import * as beamTree from "./beam_tree.js";
 import * as heat from "./heat.js";
 import { marks } from "./marks.js";
+import { doubt } from "./near_even.js";
 import { begin } from "./nothing.js";
 import { looking, through } from "./writing.js";
 
@@ -30,7 +32,17 @@ const LETTERS = 24;
  * @param {Self} self
  */
 export function mount(panels, search, path, self) {
-  const ends = [aligned(panels.alignment, search, path, self), tree(panels.tree, search, path, self)];
+  const line = h("p", { class: "note" });
+  panels.alignment.after(line);
+  const doubting = effect(() => {
+    const [asks, run] = [state.asked(), state.chosenRun()];
+    fill(line);
+    if (!search.value.it.end || !asks || run.trained !== false) return;
+    post("/api/v1/traces", { model: run.name, ...asks })
+      .then(doubt)
+      .then((words) => fill(line, words), state.failed);
+  });
+  const ends = [doubting, aligned(panels.alignment, search, path, self), tree(panels.tree, search, path, self)];
   return () => ends.forEach((end) => end());
 }
 
@@ -76,7 +88,7 @@ function aligned(place, search, path, self) {
     const more = Math.max(0, expected(search.value) - now.length);
     const end = heat.mount(place, { weights, group, title, fitsScreen: !it.own, more, short: it.own, spoken: cell });
     const likely = likelyAt(it, now[now.length - 1]).map(({ text }) => text);
-    place.append(h("p", { class: "note" }, () => sentences(...marks([...queries, ...keys, ...likely]))));
+    place.append(h("p", { class: "note" }, () => marks(queries, keys, likely)));
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     return () => {
       picture();

@@ -1,7 +1,7 @@
 // @ts-check
 /** What was read and what was answered, above the views: a token chooses its row or its column of the map. */
 
-import { h } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { cut, legible, percent, shown } from "../core/text.js";
 import { inside } from "../inside.js";
 import { batch } from "../store.js";
@@ -37,6 +37,7 @@ export function answer(trace, group) {
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
     unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
+    warned(trace),
     unit(
       count ? "continuation" : NUMBER.test(trace.output) ? "predicted" : "answer",
       said(trace.output),
@@ -59,6 +60,14 @@ export function answer(trace, group) {
           `${t("at_step", state.checkpoint.value)} ✕`,
         ),
   ].filter((one) => one !== null);
+}
+
+/** What is to be known of the input, such as what of it is not read. @param {state.Trace} trace */
+function warned({ warnings }) {
+  if (!warnings?.length || inside()) return null;
+  const line = h("div", { class: "flag" });
+  import("../words/refusals.js").then(({ noted }) => fill(line, noted(warnings)));
+  return line;
 }
 
 /** A class and its probability, of what a classifier answers; null for any other answer. @param {string} output */

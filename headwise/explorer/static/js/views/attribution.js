@@ -65,7 +65,7 @@ export function mount(node, read, trace, group) {
         };
       });
     },
-    (/** @type {Error} */ error) => leaving.signal.aborted || failed(error),
+    (error) => leaving.signal.aborted || failed(error),
   );
   /** @param {Error} error */
   function failed(error) {

@@ -7,6 +7,7 @@ import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, named, phrase, t } from "../strings.js";
 import { marks } from "./marks.js";
+import { doubt } from "./near_even.js";
 import { spelled } from "./spelled.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
@@ -85,7 +86,12 @@ const taken = (weight) => (weight === -Infinity ? 0 : weight);
 
 /** @param {HTMLElement} place @param {Shown} a @param {Shown} b @param {Largest | null} most */
 export function report(place, a, b, most) {
-  fill(place, h("h2", {}, t("what_differs")), h("ul", { class: "differs" }, sentences(a, b, most)));
+  const answered = [a, b].map(({ trace }) => [readable(answerOf(trace)).replace(/ /g, "")]);
+  const labels = [a, b].flatMap(({ group }) => [group.queries, group.keys]);
+  const list = h("ul", { class: "differs" }, sentences(a, b, most));
+  for (const { name, trace } of [a, b])
+    doubt(trace).then((words) => words && list.append(h("li", {}, `${name}: ${words}`)));
+  fill(place, h("h2", {}, t("what_differs")), list, h("p", { class: "note" }, marks(...labels, ...answered)));
 }
 
 /**
@@ -179,7 +185,6 @@ function answers(a, b) {
 function sentences(a, b, most) {
   const lines = answers(a, b);
   const [from, to] = [names(a, b, "queries"), names(a, b, "keys")];
-  lines.push(...marks([a, b].map(({ trace }) => readable(answerOf(trace)).replace(/ /g, ""))).map((words) => [words]));
   if (most && most.size < NOISE) lines.push([t("same_maps")]);
   else {
     if (most) lines.push(...ofMaps(a, b, most, from, to));

@@ -78,10 +78,9 @@ export function mount(place, trace, group) {
   const doubt = h("p", { class: "note" });
   // what was not trained here may not be trained at all
   if (state.chosenRun()?.trained === false && !inside())
-    import("./near_even.js").then(async ({ bar, evenness }) => {
-      const even = (await evenness(trace)) >= bar({ adopted: true });
-      if (!alive || !even) return;
-      doubt.textContent = sentences(t("hardly_learned"), trace.output ? t("means_little") : "");
+    import("./near_even.js").then(async (near) => {
+      doubt.textContent = await near.doubt(trace);
+      if (!alive || !doubt.textContent) return;
       // where the list is screens below, the answer is doubted beside it
       if (innerWidth < NARROW) document.querySelector(".answer-line")?.after(doubt);
       else list.before(doubt);

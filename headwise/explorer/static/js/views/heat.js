@@ -36,6 +36,8 @@ const [TALLEST, LOWEST, NARROW, SHARE] = [560, 200, 700, 0.6];
 const [FEW, ROOM] = [32, 660];
 /** Pixels of a row, at least and at most, where there are few and their cells are narrower. */
 const [LOW, HIGH] = [14, 24];
+/** Pixels of a row of a map that explains curves below it, and of that explanation. */
+const [SHORT, KEY] = [11, 60];
 
 /**
  * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
@@ -366,10 +368,14 @@ function boundsOf(head, place, canvas, margin) {
   const { width, above } = roomAt(place, canvas, margin);
   const label = roomOf(head)(group.keys);
   const left = globalThis.innerHeight - above;
-  const few = rows <= FEW ? Math.min(ROOM, (head.key ? LOW : NUMERALS) * rows + label + 24) : LOWEST;
+  const few = rows <= FEW ? Math.min(ROOM, (head.key ? SHORT : NUMERALS) * rows + label + 24) : LOWEST;
   const least = globalThis.innerWidth < NARROW ? SHARE * globalThis.innerHeight : few;
   const height = fitsScreen
-    ? Math.max(least, left - BELOW, Math.min(left - SPARE, READABLE * rows + label + 10))
+    ? Math.max(
+        least,
+        left - BELOW - (head.key ? KEY : 0),
+        head.key ? 0 : Math.min(left - SPARE, READABLE * rows + label + 10),
+      )
     : TALLEST + label + 10;
   const { side, turn, band } = fit({
     rows: rows + more,

@@ -1,7 +1,7 @@
 // @ts-check
 /** What tokens are written with that is not in them, in words. */
 
-import { learn, t } from "../strings.js";
+import { learn, sentences, t } from "../strings.js";
 import { WORDS } from "../words/marks.js";
 
 learn(WORDS);
@@ -19,9 +19,12 @@ const MARKS = [
   [/\ufffd/, "mark_bytes"],
 ];
 
-/** What explains the marks of tokens, a sentence for each kind. @param {string[]} tokens */
-export const marks = (tokens) =>
-  MARKS.flatMap(([mark, words]) => {
-    const token = tokens.find((one) => mark.test(one));
-    return token === undefined ? [] : t(words, token);
+/** What explains the marks of tokens, in sentences. @param {...string[]} sides the tokens of each side */
+export function marks(...sides) {
+  const all = sides.flat();
+  const words = MARKS.map(([mark, name]) => {
+    const token = all.find((one) => mark.test(one));
+    return token === undefined ? "" : t(name, token);
   });
+  return sentences(...words, sides.some((side) => new Set(side).size < side.length) ? t("mark_place") : "");
+}

@@ -21,7 +21,7 @@ export function called(kind, { title, label }, number) {
   const right = label.replace(/^-(?=\d)/, "−");
   const noun = { sound: "recording", image: "picture" }[kind];
   if (!noun || !OF_A_SET.test(title)) return right ? `${title} (${kind === "node" ? classed(right) : right})` : title;
-  return right ? t(`${noun}_of`, number + 1, right) : t(`${noun}_n`, number + 1);
+  return right ? t(`${noun}_of`, number, right) : t(`${noun}_n`, number);
 }
 
 /**

@@ -2,6 +2,11 @@
 /** Whether a model spreads its attention almost evenly in every head, as one does that is not trained. */
 
 import { getJson, query } from "../api.js";
+import { runOf } from "../state.js";
+import { learn, sentences, t } from "../strings.js";
+import { WORDS } from "../words/near_even.js";
+
+learn(WORDS);
 
 /**
  * Shares of the entropy of equal weights from which on a head is as good as even: of a model that was trained here,
@@ -34,4 +39,10 @@ export async function evenness({ trace_id, groups }) {
     return leastShare(heads, queries.length, keys.length, causal);
   });
   return Math.min(1, ...(await Promise.all(shares)));
+}
+
+/** Doubts about a near even model that was not trained here, else "". @param {import("../state.js").Trace} trace */
+export async function doubt(trace) {
+  if (runOf(trace.model)?.trained !== false || (await evenness(trace)) < UNKNOWN) return "";
+  return sentences(t("hardly_learned"), trace.output ? t("means_little") : "");
 }

@@ -57,10 +57,8 @@ export function mount(place, head, trace, group) {
     const numbered = many || (tokens && queries[q] === keys[k] && !same(q, k));
     return [fromName(q, numbered), same(q, k) ? t("itself") : toName(k, numbered)];
   };
-  const all = tokens ? [...queries, ...keys] : [];
-  const twice = tokens && [queries, keys].some((labels) => new Set(labels).size < labels.length);
-  const explained = () =>
-    sentences(...marks(all), twice ? t("mark_place") : "", state.reads() === "molecule" ? t("mark_atom") : "");
+  const texts = [queries, keys].filter((_, side) => kinds[side] === "tokens");
+  const explained = () => sentences(marks(...texts), state.reads() === "molecule" ? t("mark_atom") : "");
   const body = h("div");
   place.append(
     body,

@@ -157,8 +157,7 @@ function rowOf(trace, group, q, all) {
       columns: kept.map((k) => [k]),
       group: { ...group, queries: [group.queries[q]], keys: kept.map((k) => group.keys[k]) },
       part: nodes ? { q: null, k: null } : { q: [q], k: kept },
-      press: (/** @type {"q" | "k"} */ side, /** @type {number} */ place) =>
-        to(group, q, side === "k" ? kept[place] : -1),
+      press: (side, place) => to(group, q, side === "k" ? kept[place] : -1),
     },
   };
 }

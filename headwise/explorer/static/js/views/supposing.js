@@ -33,7 +33,7 @@ export function mount(place, trace, layer, width) {
   let alive = true;
   const path = trace && `/api/v1/traces/${trace.trace_id}/changeable?${query({ layer })}`;
   Promise.resolve(path ? getJson(path) : TEXTBOOK).then(
-    (/** @type {Changeable} */ can) => {
+    (can) => {
       if (!alive) return;
       const masks = Object.entries(can.masks).flatMap(([name, hides]) => (hides ? [mask(name, hides)] : []));
       const changes = [

@@ -55,11 +55,9 @@ export function mount(canvas, bounds) {
     passive: false,
   });
   // two fingers are ours, not the page's
-  canvas.addEventListener(
-    "touchmove",
-    (/** @type {TouchEvent} */ event) => event.touches.length > 1 && event.preventDefault(),
-    { passive: false },
-  );
+  canvas.addEventListener("touchmove", (event) => event.touches.length > 1 && event.preventDefault(), {
+    passive: false,
+  });
   canvas.addEventListener("pointerdown", (event) => {
     fingers.set(event.pointerId, point(event));
     if (fingers.size === 1) [begun, dragged] = [point(event), false];

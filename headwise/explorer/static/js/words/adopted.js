@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the card of a model: what one of Hugging Face is, and parts without attention: English, Chinese. */
 
 export const WORDS = {

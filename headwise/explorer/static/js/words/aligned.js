@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of where the tokens of an output look, and of the tree of its beams: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the page Attend: English, Chinese. */
 
 export const WORDS = {

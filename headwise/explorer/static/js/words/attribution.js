@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of what counts by a method: English, Chinese; {0} is what the server says in English. */
 
 export const WORDS = {

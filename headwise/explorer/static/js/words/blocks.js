@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of maps whose cells stand for several weights: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of cards of inputs: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the shell and of what several pages show: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of editing a model: English, Chinese. */
 
 export const WORDS = {

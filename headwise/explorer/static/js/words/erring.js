@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of an answer that is not that of the data: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the list of examples: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the exercises of the page Trace: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the search for a head and of the table of heads: English, Chinese. */
 
 export const WORDS = {
@@ -29,12 +28,6 @@ export const WORDS = {
   meaning_distance: ["Distance: from a token to what it looks at.", "距离：词元与其所看位置之间。"],
   meaning_first: ["First key: the share of the first key.", "首个键：第一个键所占的份额。"],
   meaning_largest: ["Largest weight: of each row.", "最大权重：每行中最大的一个。"],
-  hardly_learned: [
-    "This model has hardly learned: on average over its rows, every head spreads its weight almost evenly, as in a " +
-      "model that is not trained. Single cells may stand out.",
-    "此模型几乎没有学到什么：按各行平均，每个头几乎均匀地分配权重，与未训练的模型相同；个别格子可能突出。",
-  ],
-  means_little: ["What it answers means little.", "其输出没有多少意义。"],
   meaning_shares: ["The other columns: the share of these keys.", "其余各列：这些键所占的份额。"],
   heads_table_note: [
     "Bars of shares go to 1, others to the largest number of their column. Bold: the only largest of its column.",

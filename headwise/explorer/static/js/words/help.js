@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the dialog of keys: English, Chinese. */
 
 export const WORDS = {

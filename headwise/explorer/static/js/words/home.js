@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the page Home: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of links between tokens: English, Chinese. */
 
 export const WORDS = {

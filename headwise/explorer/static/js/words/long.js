@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of maps of long inputs: English, Chinese. */
 
 export const WORDS = {

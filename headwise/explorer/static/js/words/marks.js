@@ -1,4 +1,3 @@
-// @ts-check
 /** Words for marks that tokens are written with: English, Chinese. */
 
 export const WORDS = {
@@ -6,11 +5,15 @@ export const WORDS = {
   mark_tab: ["⇥ is a tab.", "⇥ 表示制表符。"],
   mark_line: ["↵ is a line break.", "↵ 表示换行。"],
   mark_control: [
-    "\\x and two digits: a control character, which has no picture.",
-    "\\x 加两位数字：没有字形的控制字符。",
+    "\\x and two hexadecimal digits: a control character, which has no picture.",
+    "\\x 加两位十六进制数字：没有字形的控制字符。",
   ],
   mark_unknown: ["{0} is a word that the vocabulary lacks.", "{0} 表示词表中没有的词。"],
   mark_begin: ["{0} marks the beginning.", "{0} 标记开头。"],
   mark_end: ["{0} marks the end.", "{0} 标记结尾。"],
-  mark_bytes: ["� stands for bytes that are no whole character.", "� 表示不成完整字符的字节。"],
+  mark_place: ["In brackets: the position, where a token stands more than once.", "括号内为位置，用于区分相同的词元。"],
+  mark_bytes: [
+    "� stands for bytes that are no whole character, # for the number of a token.",
+    "� 表示不成完整字符的字节，# 后为词元的编号。",
+  ],
 };

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of what a method is and does not say: English, Chinese; {0} is what the server says in English. */
 
 export const WORDS = {

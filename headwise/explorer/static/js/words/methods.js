@@ -1,4 +1,3 @@
-// @ts-check
 /** The names of the methods of attribution: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Names of metrics, by the names that runs measure them by: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of what a layer needs, of similar heads and of what changes: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of a page that has nothing to show: English, Chinese. */
 
 export const WORDS = {

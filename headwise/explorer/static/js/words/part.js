@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the part of a large head that links show: English, Chinese. */
 
 export const WORDS = {

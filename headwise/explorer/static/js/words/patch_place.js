@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the picture beside a map of its patches: English, Chinese. */
 
 export const WORDS = {

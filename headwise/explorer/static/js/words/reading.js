@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of what is read of a cell and its row: English, Chinese. */
 
 export const WORDS = {
@@ -21,5 +20,4 @@ export const WORDS = {
     "C2: carbon, the second atom of the formula; lower case: aromatic.",
     "C2：碳，式中第 2 个原子；小写：芳香原子。",
   ],
-  mark_place: ["In brackets: the position, where a token stands more than once.", "括号内为位置，用于区分相同的词元。"],
 };

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words for how pictures of inputs are read: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of the links of one row of a large head: English, Chinese. */
 
 export const WORDS = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of what stands beside a map of a recording or of a series: English, Chinese. */
 
 export const WORDS = {

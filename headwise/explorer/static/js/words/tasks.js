@@ -1,4 +1,3 @@
-// @ts-check
 /** Names of tasks: English, Chinese. */
 
 export const WORDS = {

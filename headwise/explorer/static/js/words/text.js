@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of shaded text: English, Chinese. */
 
 export const WORDS = {

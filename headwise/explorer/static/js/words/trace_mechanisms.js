@@ -1,4 +1,3 @@
-// @ts-check
 /** Words of steps that the worked example lacks: norms, positions, other scores and weights; English, Chinese. */
 
 export const WORDS = {
