@@ -11,7 +11,6 @@ export const foot = () =>
       class: () => (state.status.value === state.heard.value ? "status unseen" : "status"),
       role: "status",
       "aria-live": "polite",
-      title: () => state.status.value,
     },
     () => state.status.value,
   );
