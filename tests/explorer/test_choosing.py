@@ -197,7 +197,7 @@ def test_a_muted_head_is_compared_with_none_and_can_be_taken_back_there(page, si
     page.locator(".similarity .unshown button").click()
     page.wait_for_selector("button:has-text('Mute layer 1, head 1, and see')")
     assert "e=" not in page.url
-    page.wait_for_function("!document.querySelector('.similarity .unshown')")
+    page.locator(".similarity .unshown").wait_for(state="detached")
 
 
 def test_what_is_read_beside_the_map_does_not_cover_the_foot_of_the_screen(page, site):
