@@ -126,7 +126,7 @@ def layer_trace(
     projections = None
     if attention is not None and len(tensors) == len(layer_record.calls):
         projections = Projections(attention)
-    parameters = score_parameters(layer_record.calls[0].call.score, head)
+    parameters = score_parameters(getattr(layer_record.calls[0].mechanism, "score", None), head)
     parameters |= {} if projections is None else projections.parameters(head)
     calls = [
         _steps(call, head, projections, parameters, tensors[number] if projections else {})
