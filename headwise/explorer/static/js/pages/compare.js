@@ -312,7 +312,10 @@ function drawn({ empty, report, maps, row, runs }, first, second) {
   const [a, b] = [placed(first), placed(second, first)];
   for (const node of [report, row, runs]) node.hidden = !a || !b;
   if (!a || !b) {
-    const offered = h("div", { class: state.reads() && !state.asked() ? "awaited" : null, "data-said": t("loading") });
+    const offered = h("div", {
+      class: state.reads() && !state.asked() ? "awaited panel" : null,
+      "data-said": t("loading"),
+    });
     fill(empty, nothing(), offered);
     if (state.asked()) return others(offered);
     document.documentElement.dataset.ready = "none";

@@ -33,7 +33,7 @@ const LETTERS = 24;
  */
 export function mount(panels, search, path, self) {
   const line = h("p", { class: "note" });
-  panels.alignment.after(line);
+  panels.alignment.before(line);
   const doubting = effect(() => {
     const [asks, run] = [state.asked(), state.chosenRun()];
     fill(line);

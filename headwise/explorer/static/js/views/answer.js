@@ -25,6 +25,8 @@ export function answer(trace, group) {
   // of one sequence what was read comes first
   const count = all && !cross ? seamOf(first, trace.output) : 0;
   const read = few((count && all?.slice(0, count)) || all);
+  const end = (count && all?.slice(0, count).join("").trim()) || "";
+  const source = end && end !== trace.source && trace.source.endsWith(end) ? `… ${end}` : trace.source;
   const written = few(cross ? tokens(trace, cross, "queries") : (count && all?.slice(count)) || null);
   // of what writes, a row is of the token that it gives
   const writes =
@@ -36,7 +38,7 @@ export function answer(trace, group) {
   const inRows = group.kind === "self" && !writes && same(group.queries);
   const inColumns = group.kind !== "self" && same(group.keys);
   return [
-    unit("input", trace.source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
+    unit("input", source, read, inRows ? "q" : "k", inRows ? choose : inColumns ? toColumn : null),
     warned(trace),
     unit(
       count ? "continuation" : NUMBER.test(trace.output) ? "predicted" : "answer",

@@ -198,7 +198,7 @@ class LongMap {
     return this.group.causal && later > 0 ? Math.min(later, this.largest(block)) : this.largest(block);
   }
 
-  /** The largest number of all blocks of a size. @param {number} block */
+  /** The largest of all blocks. @param {number} block */
   largest(block) {
     const { mean, max } = this.overview.tops;
     return state.pooled.value && block > 1 ? mean[Math.log2(block)] : max;

@@ -6,7 +6,7 @@ export const WORDS = {
   story: ["{0}\u00a0takes\u00a0{1} from\u00a0{2}", "{0}\u00a0有\u00a0{1} 取\u2060自\u00a0{2}"],
   if_even: ["(evenly: {0})", "（均匀时 {0}）"],
   if_even_note: [
-    "Evenly: what the word would get if all tokens that are looked at had the same weight.",
+    "Evenly: what the word would get if all tokens looked at had the same weight.",
     "均匀时：所看的各词元权重相同时，该词所得的份额。",
   ],
   all_near_even: [
