@@ -343,7 +343,7 @@ export function instead(work) {
   }
 }
 
-/** What the service says of a run, or of the first one. @param {string} name with its step or without */
+/** A run by its name, also with a step, else the first. @param {string} name */
 export function runOf(name) {
   const models = meta.value ? meta.value.models : [];
   return models.find((/** @type {any} */ one) => one.name === name.replace(/@\d+$/, "")) || models[0];

@@ -64,7 +64,7 @@ export function answer(trace, group) {
   ].filter((one) => one !== null);
 }
 
-/** What is to be known of the input, such as what of it is not read. @param {state.Trace} trace */
+/** Warnings about the input. @param {state.Trace} trace */
 function warned({ warnings }) {
   if (!warnings?.length || inside()) return null;
   const line = h("div", { class: "flag" });

@@ -6,8 +6,6 @@ import { apart, cut, percent } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, named, phrase, t } from "../strings.js";
-import { marks } from "./marks.js";
-import { doubt } from "./near_even.js";
 import { spelled } from "./spelled.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
@@ -89,9 +87,13 @@ export function report(place, a, b, most) {
   const answered = [a, b].map(({ trace }) => [readable(answerOf(trace)).replace(/ /g, "")]);
   const labels = [a, b].flatMap(({ group }) => [group.queries, group.keys]);
   const list = h("ul", { class: "differs" }, sentences(a, b, most));
-  for (const { name, trace } of [a, b])
-    doubt(trace).then((words) => words && list.append(h("li", {}, `${name}: ${words}`)));
-  fill(place, h("h2", {}, t("what_differs")), list, h("p", { class: "note" }, marks(...labels, ...answered)));
+  const note = h("p", { class: "note" });
+  import("./marks.js").then(({ marks }) => fill(note, marks(...labels, ...answered)));
+  import("./near_even.js").then(({ doubt }) => {
+    for (const { name, trace } of [a, b])
+      doubt(trace).then((words) => words && list.append(h("li", {}, `${name}: ${words}`)));
+  });
+  fill(place, h("h2", {}, t("what_differs")), list, note);
 }
 
 /**
