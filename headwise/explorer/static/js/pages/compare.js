@@ -313,7 +313,7 @@ function drawn({ empty, report, maps, row, runs }, first, second) {
   for (const node of [report, row, runs]) node.hidden = !a || !b;
   if (!a || !b) {
     const offered = h("div", {
-      class: state.reads() && !state.asked() ? "awaited panel" : null,
+      class: state.reads() && !state.asked() ? "awaited" : null,
       "data-said": t("loading"),
     });
     fill(empty, nothing(), offered);

@@ -77,7 +77,7 @@ export function mount(place) {
       // what is not typed is chosen from a list
       if (state.readsFiles()) return later(() => import("../views/examples.js"), given);
       if (!work.hidden) return undefined;
-      const offered = h("div", { class: state.reads() ? "awaited panel" : null, "data-said": t("loading") });
+      const offered = h("div", { class: state.reads() ? "awaited" : null, "data-said": t("loading") });
       fill(
         given,
         h("p", {}, t("write_lead")),
