@@ -96,11 +96,8 @@ class Layer:
         self.x, self.memory = x, x if memory is None else memory
         self.dim, self.heads, self.kv = layer.head_dim, layer.num_heads, layer.num_kv_heads
         self.parameters = {key: value.detach().double().numpy() for key, value in layer.state_dict().items()}
-        self.turned, self.normed, self.causal = (
-            layer.position is not None,
-            "query_norm.weight" in self.parameters,
-            causal,
-        )
+        self.turned, self.normed = layer.position is not None, "query_norm.weight" in self.parameters
+        self.causal = causal
 
     def matrix(self, what, head):
         """Rows and biases that make the queries, keys or values of a query head."""

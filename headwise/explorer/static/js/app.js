@@ -31,7 +31,7 @@ const UNKEPT = new Set(["", "attend"]);
 const [UNTRACED, ASKLESS] = [new Set(["translate", "positions"]), new Set(["positions"])];
 /** Pages that show the answer themselves. */
 const ANSWERED = new Set(["attend", "trace", "compare", "graph", "vision", "translate", "film"]);
-/** Pages with warnings beside the input. */
+/** Pages that warn beside the input. */
 const WARNED = new Set(["attend", "graph", "vision"]);
 
 /** Pages on which files stand in a list. */

@@ -1,5 +1,5 @@
 // @ts-check
-/** The line at the foot: what happens, and for those who hear the page also what is seen elsewhere. */
+/** The line at the foot: what happens, and to those who hear the page what is seen. */
 
 import { h } from "./dom.js";
 import * as state from "./state.js";

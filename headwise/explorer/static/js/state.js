@@ -343,10 +343,10 @@ export function instead(work) {
   }
 }
 
-/** A run by its name, also with a step, else the first. @param {string} name */
+/** A run by its name, else the first. @param {string} name */
 export function runOf(name) {
   const models = meta.value ? meta.value.models : [];
-  return models.find((/** @type {any} */ one) => one.name === name.replace(/@\d+$/, "")) || models[0];
+  return models.find((/** @type {any} */ one) => one.name === name) || models[0];
 }
 
 /** What the service says of the chosen run. */

@@ -20,7 +20,7 @@ export const knows = (name) => Object.hasOwn(known, name);
 export const named = (/** @type {string} */ family, /** @type {string} */ name) =>
   knows(`${family}_${name}`) ? t(`${family}_${name}`) : name;
 
-/** Sentences behind each other; those that are empty are left out. @param {...string} all */
+/** Sentences that are not empty. @param {...string} all */
 export const sentences = (...all) => all.filter(Boolean).join(language.value === "zh" ? "" : " ");
 
 /** The same in parts, so that a value may be an element. @param {string} name @param {...any} values */

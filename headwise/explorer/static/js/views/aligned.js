@@ -36,11 +36,15 @@ export function mount(panels, search, path, self) {
   panels.alignment.before(line);
   const doubting = effect(() => {
     const [asks, run] = [state.asked(), state.chosenRun()];
-    fill(line);
-    if (!search.value.it.end || !asks || run.trained !== false) return;
-    post("/api/v1/traces", { model: run.name, ...asks })
-      .then(doubt)
-      .then((words) => fill(line, words), state.failed);
+    let alive = true;
+    if (search.value.it.end && asks && run.trained === false)
+      post("/api/v1/traces", { model: run.name, ...asks })
+        .then(doubt)
+        .then((words) => alive && fill(line, words), state.failed);
+    return () => {
+      alive = false;
+      fill(line);
+    };
   });
   const ends = [doubting, aligned(panels.alignment, search, path, self), tree(panels.tree, search, path, self)];
   return () => ends.forEach((end) => end());

@@ -26,7 +26,7 @@ export function answer(trace, group) {
   const count = all && !cross ? seamOf(first, trace.output) : 0;
   const read = few((count && all?.slice(0, count)) || all);
   const end = (count && all?.slice(0, count).join("").trim()) || "";
-  const source = end && end !== trace.source && trace.source.endsWith(end) ? `… ${end}` : trace.source;
+  const source = end && end !== trace.source.trim() && trace.source.endsWith(end) ? `… ${end}` : trace.source;
   const written = few(cross ? tokens(trace, cross, "queries") : (count && all?.slice(count)) || null);
   // of what writes, a row is of the token that it gives
   const writes =

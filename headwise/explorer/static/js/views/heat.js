@@ -36,7 +36,7 @@ const [TALLEST, LOWEST, NARROW, SHARE] = [560, 200, 700, 0.6];
 const [FEW, ROOM] = [32, 660];
 /** Pixels of a row, at least and at most, where there are few and their cells are narrower. */
 const [LOW, HIGH] = [14, 24];
-/** Pixels of a row below curves, and of their key. */
+/** Pixels of a row below curves, of their key. */
 const [SHORT, KEY] = [11, 60];
 
 /**

@@ -41,8 +41,8 @@ export async function evenness({ trace_id, groups }) {
   return Math.min(1, ...(await Promise.all(shares)));
 }
 
-/** Doubts about a near even model that was not trained here, else "". @param {import("../state.js").Trace} trace */
+/** Doubts about a model that may not be trained, else "". @param {import("../state.js").Trace} trace */
 export async function doubt(trace) {
-  if (runOf(trace.model)?.trained !== false || (await evenness(trace)) < UNKNOWN) return "";
+  if (runOf(trace.model.replace(/@\d+$/, ""))?.trained !== false || (await evenness(trace)) < UNKNOWN) return "";
   return sentences(t("hardly_learned"), trace.output ? t("means_little") : "");
 }
