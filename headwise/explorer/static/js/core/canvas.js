@@ -7,6 +7,25 @@ export const density = () => globalThis.devicePixelRatio || 1;
 /** @param {HTMLCanvasElement} canvas */
 export const contextOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 
+/**
+ * Gives a canvas the dots of the screen; what draws on it, in pixels of the page.
+ * @param {HTMLCanvasElement} canvas @param {number} [width] pixels @param {number} [height] @param {number} [dots]
+ */
+export function sharp(canvas, width = canvas.clientWidth, height = canvas.clientHeight, dots = density()) {
+  [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
+  const context = contextOf(canvas);
+  context.scale(dots, dots);
+  return context;
+}
+
+/** A line. @param {CanvasRenderingContext2D} context @param {number[]} from @param {number[]} to */
+export function segment(context, [x, y], [right, down]) {
+  context.beginPath();
+  context.moveTo(x, y);
+  context.lineTo(right, down);
+  context.stroke();
+}
+
 /** Colours of the page as a node has them. @param {Element} node @param {...string} names such as "--mark" */
 export function coloursOf(node, ...names) {
   const css = getComputedStyle(node);

@@ -1,7 +1,7 @@
 // @ts-check
 /** Lines and points on a canvas between two axes, each linear or logarithmic. */
 
-import { coloursOf, contextOf, density } from "./canvas.js";
+import { coloursOf, segment, sharp } from "./canvas.js";
 import { number } from "./text.js";
 
 /** @typedef {{ low: number, high: number, log?: boolean, whole?: boolean, name: string }} Axis `whole`: of counts */
@@ -57,15 +57,10 @@ export function placed(x, y, point, width, height) {
  * chart
  */
 export function drawn(canvas, { x, y, lines = [], points = [] }) {
-  const dots = density();
+  const context = sharp(canvas);
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-  canvas.width = Math.round(width * dots);
-  canvas.height = Math.round(height * dots);
-  const context = contextOf(canvas);
   const css = getComputedStyle(canvas);
   const [soft, line] = coloursOf(canvas, "--soft", "--line");
-  context.setTransform(dots, 0, 0, dots, 0, 0);
-  context.clearRect(0, 0, width, height);
   axes(context, x, y, width, height, soft, line, css.fontFamily);
   const at = (/** @type {Point} */ point) => placed(x, y, point, width, height);
   for (const one of lines) {
@@ -73,10 +68,9 @@ export function drawn(canvas, { x, y, lines = [], points = [] }) {
     context.lineWidth = 1.75;
     context.setLineDash(one.dashed ? [5, 4] : []);
     context.beginPath();
-    one.points.forEach((point, number) => {
+    one.points.forEach((point) => {
       const { left, top } = at(point);
-      if (number) context.lineTo(left, top);
-      else context.moveTo(left, top);
+      context.lineTo(left, top);
     });
     context.stroke();
   }
@@ -125,8 +119,6 @@ function axes(context, x, y, width, height, soft, line, font) {
  * @param {number} down
  */
 function stroke(context, x, y, right, down) {
-  context.beginPath();
-  context.moveTo(Math.round(x) + 0.5, Math.round(y) + 0.5);
-  context.lineTo(Math.round(right) + 0.5, Math.round(down) + 0.5);
-  context.stroke();
+  const half = (/** @type {number} */ at) => Math.round(at) + 0.5;
+  segment(context, [half(x), half(y)], [half(right), half(down)]);
 }

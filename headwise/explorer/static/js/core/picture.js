@@ -1,7 +1,7 @@
 // @ts-check
 /** Pictures as lists of marks, which become SVG or pixels; text stays text in both. */
 
-import { contextOf } from "./canvas.js";
+import { segment, sharp } from "./canvas.js";
 import { FONT, SIZE } from "./wide.js";
 
 /** @typedef {{ kind: "rect", x: number, y: number, width: number, height: number, fill: string }} Rect */
@@ -78,10 +78,7 @@ export function toCanvas(picture, wanted) {
   const { width, height } = picture;
   const dots = Math.min(wanted, MOST_SIDE / Math.max(width, height), Math.sqrt(MOST_PIXELS / (width * height)));
   const canvas = document.createElement("canvas");
-  canvas.width = Math.round(picture.width * dots);
-  canvas.height = Math.round(picture.height * dots);
-  const context = contextOf(canvas);
-  context.scale(dots, dots);
+  const context = sharp(canvas, width, height, dots);
   context.imageSmoothingEnabled = false;
   context.lineCap = "round";
   for (const mark of picture.marks) painted(mark, context);
@@ -97,10 +94,7 @@ function painted(mark, context) {
     context.globalAlpha = mark.opacity;
     context.strokeStyle = mark.stroke;
     context.lineWidth = mark.width;
-    context.beginPath();
-    context.moveTo(...mark.from);
-    context.lineTo(...mark.to);
-    context.stroke();
+    segment(context, mark.from, mark.to);
     context.globalAlpha = 1;
   } else if (mark.kind === "image") {
     context.drawImage(mark.canvas, mark.x, mark.y, mark.width, mark.height);

@@ -4,7 +4,7 @@
  * shown.
  */
 
-import { contextOf, density } from "../core/canvas.js";
+import { coloursOf, density, sharp } from "../core/canvas.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { cut, decimals, percent, shown } from "../core/text.js";
@@ -103,12 +103,8 @@ function leaf(beam, found, wide, follow) {
  */
 function draw(canvas, size, search, found, step, path) {
   const dots = Math.min(density(), WIDEST / size.width);
-  canvas.width = Math.round(size.width * dots);
-  canvas.height = Math.round(size.height * dots);
-  const context = contextOf(canvas);
-  const style = getComputedStyle(canvas);
-  const [plain, marked] = [style.getPropertyValue("--soft").trim(), style.getPropertyValue("--mark").trim()];
-  context.scale(dots, dots);
+  const context = sharp(canvas, size.width, size.height, dots);
+  const [plain, marked] = coloursOf(canvas, "--soft", "--mark");
   const middle = (/** @type {number} */ y) => TALL * (y + 0.5);
   context.fillStyle = plain;
   context.beginPath();

@@ -1,7 +1,7 @@
 // @ts-check
 /** Pictures of examples that are no texts: the weights of one query over an image, under a spectrogram, on edges. */
 
-import { coloursOf, contextOf } from "../core/canvas.js";
+import { coloursOf, contextOf, segment } from "../core/canvas.js";
 import { getJson, getNumbers, query } from "../api.js";
 import { coloured, drawn, firstWord, gridded, of, picture, sharpest } from "../core/overlay.js";
 import { isAromatic, molecule, roomFor, stretched } from "../core/placing.js";
@@ -194,10 +194,7 @@ function lines(canvas, part, shown, alone, titled) {
     colour = faint,
   ) => {
     [context.strokeStyle, context.lineWidth] = [colour, wide];
-    context.beginPath();
-    context.moveTo(one[0], one[1]);
-    context.lineTo(two[0], two[1]);
-    context.stroke();
+    segment(context, one, two);
   };
   for (const [q, k] of part.pairs) if (q < k) line(spots[q], spots[k], 1);
   const most = Math.max(1e-9, ...shown.map(({ weight }) => weight));

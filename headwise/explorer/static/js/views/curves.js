@@ -1,9 +1,9 @@
 // @ts-check
 /** Measured time and memory over the length, both axes logarithmic, with the hardware that they were measured on. */
 
-import { contextOf, density } from "../core/canvas.js";
+import { segment, sharp } from "../core/canvas.js";
 import { getJson } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, tableOf } from "../dom.js";
 import { effect } from "../store.js";
 import { lineColour } from "../core/color.js";
 import { number } from "../core/text.js";
@@ -113,10 +113,7 @@ function sample(at) {
   const canvas = h("canvas", { class: "sample", width: 44, height: 16, "aria-hidden": "true" });
   const context = canvas.getContext("2d");
   styled(context, at, 1.5);
-  context.beginPath();
-  context.moveTo(2, 8);
-  context.lineTo(42, 8);
-  context.stroke();
+  segment(context, [2, 8], [42, 8]);
   mark(context, 22, 8, at, 4);
   return canvas;
 }
@@ -151,11 +148,7 @@ function mark(context, x, y, at, size) {
 
 /** @param {any} canvas @param {Measured[]} records @param {string[]} names @param {(one: Measured) => number} value */
 function paint(canvas, records, names, value) {
-  const dots = density();
-  canvas.width = Math.round(canvas.clientWidth * dots);
-  canvas.height = Math.round(canvas.clientHeight * dots);
-  const context = contextOf(canvas);
-  context.scale(dots, dots);
+  const context = sharp(canvas);
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   const across = scaled(
     records.map((one) => one.n),
@@ -181,7 +174,7 @@ function paint(canvas, records, names, value) {
     const points = own.map((one) => [across.at(one.n), up.at(Math.max(LEAST, value(one)))]);
     styled(context, at, 1);
     context.beginPath();
-    points.forEach(([x, y], place) => (place ? context.lineTo(x, y) : context.moveTo(x, y)));
+    points.forEach(([x, y]) => context.lineTo(x, y));
     context.stroke();
     points.forEach(([x, y]) => mark(context, x, y, at, 3.5));
   });
@@ -214,23 +207,17 @@ function axes(context, canvas, across, up, lengths, width, height) {
   context.font = "12px system-ui, sans-serif";
   context.lineWidth = 1;
   context.setLineDash([]);
-  const line = (/** @type {number[]} */ [x, y, right, down]) => {
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(right, down);
-    context.stroke();
-  };
   context.textAlign = "right";
   for (let power = Math.ceil(up.least); power <= Math.floor(up.most); power += 1) {
     const y = up.at(10 ** power);
-    line([EDGE.left, y, width - EDGE.right, y]);
+    segment(context, [EDGE.left, y], [width - EDGE.right, y]);
     context.fillText(number(10 ** power), EDGE.left - 6, y + 4);
   }
   context.textAlign = "center";
   let free = 0;
   for (const n of lengths) {
     const x = across.at(n);
-    line([x, EDGE.top, x, height - EDGE.bottom]);
+    segment(context, [x, EDGE.top], [x, height - EDGE.bottom]);
     const wide = context.measureText(String(n)).width;
     const middle = Math.min(x, width - wide / 2 - 1);
     if (middle - wide / 2 < free) continue;
@@ -249,32 +236,5 @@ function table(records) {
     number(one.mem_mib),
   ]);
   const titles = [t("mechanism"), "n", "ms p50", "ms p90", "MiB"];
-  return h(
-    "div",
-    { class: "scrolls", tabindex: 0 },
-    h(
-      "table",
-      {},
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          titles.map((one) => h("th", { scope: "col" }, one)),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        rows.map((row) =>
-          h(
-            "tr",
-            {},
-            row.map((cell) => h("td", {}, cell)),
-          ),
-        ),
-      ),
-    ),
-  );
+  return h("div", { class: "scrolls", tabindex: 0 }, tableOf({}, titles, rows));
 }

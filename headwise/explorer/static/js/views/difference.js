@@ -3,7 +3,7 @@
 
 import { getJson, query } from "../api.js";
 import { apart, cut, percent } from "../core/text.js";
-import { fill, h, strong } from "../dom.js";
+import { fill, h, strong, tableOf } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, named, phrase, t } from "../strings.js";
 import { spelled } from "./spelled.js";
@@ -137,37 +137,19 @@ function runs(sides, cards, metric) {
     t(!names.length ? "no_scores" : same === other ? "one_seed" : "other_measures"),
   );
   const column = (/** @type {string} */ text) => h("th", { scope: "col", class: "number" }, text);
-  const table = h(
-    "table",
+  const table = tableOf(
     { class: "answers" },
-    h(
-      "thead",
-      {},
+    [t("model"), ...names.map((name) => column(named("metric", name)))],
+    sides.map(({ name, trace }, at) => [
       h(
-        "tr",
-        {},
-        h("th", { scope: "col" }, t("model")),
-        names.map((name) => column(named("metric", name))),
+        "th",
+        { scope: "row" },
+        h("b", { class: `of-${name}` }, name),
+        ` ${trace.model} `,
+        h("span", { class: "side" }, about[at]),
       ),
-    ),
-    h(
-      "tbody",
-      {},
-      sides.map(({ name, trace }, at) =>
-        h(
-          "tr",
-          {},
-          h(
-            "th",
-            { scope: "row" },
-            h("b", { class: `of-${name}` }, name),
-            ` ${trace.model} `,
-            h("span", { class: "side" }, about[at]),
-          ),
-          names.map((one) => h("td", { class: "number" }, metric(one, cards[at].metrics[one]))),
-        ),
-      ),
-    ),
+      ...names.map((one) => h("td", { class: "number" }, metric(one, cards[at].metrics[one]))),
+    ]),
   );
   return [h("div", { class: "scrolls", tabindex: 0 }, table), note];
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** What a drawing of nodes has behind its nodes: edges or bonds, weights as wide lines, and their numbers. */
 
-import { coloursOf, contextOf, density } from "../core/canvas.js";
+import { coloursOf, segment, sharp } from "../core/canvas.js";
 import { inward, isClear, isOwn, roomFor } from "../core/placing.js";
 import { share } from "../core/text.js";
 import { wide } from "../core/wide.js";
@@ -28,19 +28,13 @@ const NEARER = 6;
 
 /** @param {HTMLCanvasElement} canvas @param {Part} part @param {How} how */
 export function draw(canvas, part, { spots, boxes, numbers, now, shown, most, band, letters }) {
-  const dots = density();
   const [width, height] = [Math.max(1, canvas.clientWidth), Math.max(1, canvas.clientHeight)];
-  [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
-  const context = contextOf(canvas);
-  context.scale(dots, dots);
+  const context = sharp(canvas, width, height);
   const [faint, strong, page, ink, soft] = coloursOf(canvas, "--faint", "--weight", "--page", "--ink", "--soft");
-  const line = (/** @type {number[][]} */ [[x, y], [right, down]], /** @type {number} */ wide, ink = faint) => {
+  const line = (/** @type {number[][]} */ [from, to], /** @type {number} */ wide, ink = faint) => {
     context.strokeStyle = ink;
     context.lineWidth = wide;
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(right, down);
-    context.stroke();
+    segment(context, from, to);
   };
   const bonded = new Set(part.bonds.map(([one, two]) => `${Math.min(one, two)},${Math.max(one, two)}`));
   for (const [q, k] of part.pairs) if (q < k && !bonded.has(`${q},${k}`)) line([spots[q], spots[k]], 1);

@@ -2,7 +2,7 @@
 /** Edits of the chosen head, layer or token: what can be done, what is done, and what it changes in the answer. */
 
 import { getNumbers, query } from "../api.js";
-import { fill, follow, h, strong } from "../dom.js";
+import { fill, follow, h, strong, tableOf } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, read, written } from "../core/edits.js";
 import { number, percent, shown } from "../core/text.js";
@@ -304,57 +304,24 @@ function choices(places) {
   const share = (/** @type {number} */ log) => percent(Math.exp(log), 1);
   const best = (/** @type {[string, number][]} */ few) =>
     few.map(([name, value]) => `${shown(name)} ${percent(value, 1)}`).join(", ");
-  return h(
-    "table",
+  return tableOf(
     { class: "places" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        heads.map((name) => h("th", { scope: "col" }, t(name))),
-      ),
-    ),
-    h(
-      "tbody",
-      {},
-      places.map((one) =>
-        h(
-          "tr",
-          {},
-          [
-            shown(one.place),
-            shown(one.chosen),
-            share(one.before),
-            share(one.after),
-            number(one.divergence),
-            best(one.likeliest_after),
-          ].map((cell) => h("td", {}, cell)),
-        ),
-      ),
-    ),
+    heads.map((name) => t(name)),
+    places.map((one) => [
+      shown(one.place),
+      shown(one.chosen),
+      share(one.before),
+      share(one.after),
+      number(one.divergence),
+      best(one.likeliest_after),
+    ]),
   );
 }
 
 /** @param {any[]} places */
-function numbers(places) {
-  return h(
-    "table",
+const numbers = (places) =>
+  tableOf(
     { class: "places" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        ["before", "after"].map((name) => h("th", { scope: "col" }, t(name))),
-      ),
-    ),
-    h(
-      "tbody",
-      {},
-      places.map((one) => h("tr", {}, h("td", {}, number(one.before)), h("td", {}, number(one.after)))),
-    ),
+    ["before", "after"].map((name) => t(name)),
+    places.map((one) => [number(one.before), number(one.after)]),
   );
-}

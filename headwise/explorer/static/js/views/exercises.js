@@ -4,7 +4,7 @@
 import { exercises, right } from "../core/exercises.js";
 import { fixed, placesOf, weight } from "../core/digits.js";
 import { cut } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, tableOf } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, sentences, t } from "../strings.js";
@@ -235,33 +235,16 @@ function grid(steps, step, blanks) {
   const places = placesOf(values);
   const written = (/** @type {number} */ value) => (name === "weights" ? weight(value) : fixed(value, places));
   const [rows, columns] = [names(axes[0], step.shape[0]), names(axes[1], step.shape[1])];
-  return h(
-    "table",
+  const table = tableOf(
     {},
-    h("caption", {}, h("i", {}, symbol), ` ${t(`what_${name}`)}`),
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        h("td"),
-        columns.map((word) => h("th", { scope: "col" }, word)),
-      ),
-    ),
-    h(
-      "tbody",
-      {},
-      values.slice(0, ROWS).map((row, q) =>
-        h(
-          "tr",
-          {},
-          h("th", { scope: "row" }, rows[q]),
-          row.map((value, k) =>
-            blanks.has(`${name}.${q}.${k}`) ? h("td", { class: "missing" }, "") : h("td", {}, written(value)),
-          ),
-        ),
-      ),
-    ),
+    [h("td"), ...columns],
+    values
+      .slice(0, ROWS)
+      .map((row, q) => [
+        h("th", { scope: "row" }, rows[q]),
+        ...row.map((value, k) => (blanks.has(`${name}.${q}.${k}`) ? h("td", { class: "missing" }) : written(value))),
+      ]),
   );
+  table.prepend(h("caption", {}, h("i", {}, symbol), ` ${t(`what_${name}`)}`));
+  return table;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** What every head of a layer did over a training: a small chart for each statistic, a line for each head. */
 
-import { coloursOf, contextOf, density } from "../core/canvas.js";
+import { coloursOf, segment, sharp } from "../core/canvas.js";
 import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { COLOURED } from "../core/color.js";
@@ -125,13 +125,9 @@ function cell({ numbers }, step, at, head) {
  */
 function drawn(canvas, name, at, shown, now, chosen) {
   const { found, numbers } = shown;
-  const dots = density();
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   if (!width || !height) return;
-  canvas.width = Math.round(width * dots);
-  canvas.height = Math.round(height * dots);
-  const context = contextOf(canvas);
-  context.scale(dots, dots);
+  const context = sharp(canvas);
   const [ink, line, mark] = coloursOf(canvas, "--soft", "--line", "--mark");
   const [steps, heads] = [found.steps, numbers.shape[2]];
   const last = steps[steps.length - 1] || 1;
@@ -154,26 +150,19 @@ function drawn(canvas, name, at, shown, now, chosen) {
   context.strokeStyle = mark;
   context.lineWidth = 1;
   context.setLineDash([3, 3]);
-  context.beginPath();
-  context.moveTo(x(steps[now]), 6);
-  context.lineTo(x(steps[now]), height - BOTTOM);
-  context.stroke();
+  segment(context, [x(steps[now]), 6], [x(steps[now]), height - BOTTOM]);
   context.setLineDash([]);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {any} frame */
 function axes(context, { x, y, top, last, ink, line, width, height }) {
-  context.clearRect(0, 0, width, height);
   context.font = "11px system-ui, sans-serif";
   context.fillStyle = ink;
   context.strokeStyle = line;
   context.lineWidth = 1;
   context.textAlign = "right";
   for (const value of [0, top / 2, top]) {
-    context.beginPath();
-    context.moveTo(LEFT, y(value));
-    context.lineTo(width - 6, y(value));
-    context.stroke();
+    segment(context, [LEFT, y(value)], [width - 6, y(value)]);
     context.fillText(number(value), LEFT - 5, y(value) + 4);
   }
   context.fillText(String(last), width - 6, height - 4);

@@ -2,7 +2,7 @@
 /** How alike the heads of a group are, and what changes in the answer when each is muted alone. */
 
 import { getNumbers, post, postLines } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, tableOf } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import { closed } from "../core/closed.js";
 import { minus } from "../core/digits.js";
@@ -289,15 +289,13 @@ function shown({ rows: found, done }, groups) {
   };
   const line = (/** @type {any} */ one) => {
     const { title, name, choose } = headOf(one, groups);
-    return h(
-      "tr",
-      {},
+    return [
       h("td", { title: one.layer }, brief(title)),
-      h("td", {}, choose ? h("button", { onclick: choose }, name) : name),
-      measures.map((_, at) => cell(one, at)),
-    );
+      choose ? h("button", { onclick: choose }, name) : name,
+      ...measures.map((_, at) => cell(one, at)),
+    ];
   };
-  const titles = ["layer", "head", ...measures].map((name) => h("th", { scope: "col" }, t(name)));
+  const titles = ["layer", "head", ...measures].map((name) => t(name));
   const [first] = rows;
   const strong = (/** @type {string} */ text) => h("strong", {}, text);
   const { title, name } = headOf(first, groups);
@@ -306,7 +304,7 @@ function shown({ rows: found, done }, groups) {
   );
   return [
     done && h("p", { class: "say", role: "status" }, most),
-    h("table", { class: "muted" }, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows.map(line))),
+    tableOf({ class: "muted" }, titles, rows.map(line)),
     h("p", { class: "note" }, t(`muted_${by}`)),
   ];
 }

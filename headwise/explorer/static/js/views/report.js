@@ -2,7 +2,7 @@
 /** Reports of comparisons and of costs: table, figures, and what each side attends to on one same input. */
 
 import { getJson, post } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, tableOf } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { number, shown } from "../core/text.js";
 import * as state from "../state.js";
@@ -75,21 +75,11 @@ const columns = (report) => ["side", String(report.metric), ...COLUMNS.slice(1)]
 function table(rows, names) {
   const kept = names.filter((name) => rows.some((row) => row[name] !== null && row[name] !== undefined));
   const label = (/** @type {string} */ name) => (COLUMNS.includes(name) ? t(`col_${name}`) : name);
-  const head = h(
-    "tr",
-    {},
-    kept.map((name) => h("th", { scope: "col" }, label(name))),
-  );
-  const line = (/** @type {Record<string, any>} */ row) =>
-    h(
-      "tr",
-      {},
-      kept.map((name) => h("td", {}, cell(row, name))),
-    );
+  const lines = rows.map((row) => kept.map((name) => cell(row, name)));
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": t("report_table") },
-    h("table", { class: "told" }, h("thead", {}, head), h("tbody", {}, rows.map(line))),
+    tableOf({ class: "told" }, kept.map(label), lines),
   );
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** What a position scheme does as a map, as a curve by distance, and as hands of a clock where it turns. */
 
-import { coloursOf, contextOf, density } from "../core/canvas.js";
+import { coloursOf, segment, sharp } from "../core/canvas.js";
 import { signedTicks } from "../core/bar.js";
 import { drawn } from "../core/chart.js";
 import { signed } from "../core/color.js";
@@ -248,7 +248,6 @@ function hands(place, { values, grid = 0 }) {
  * @param {number} grid
  */
 function dials(canvas, values, row, grid) {
-  const dots = density();
   const width = canvas.clientWidth;
   // before it is seen it has no size
   if (!width) return;
@@ -260,10 +259,7 @@ function dials(canvas, values, row, grid) {
   const high = side + BELOW;
   const height = high * Math.ceil(shown / across);
   canvas.style.height = `${height}px`;
-  canvas.width = Math.round(width * dots);
-  canvas.height = Math.round(height * dots);
-  const context = contextOf(canvas);
-  context.setTransform(dots, 0, 0, dots, 0, 0);
+  const context = sharp(canvas, width, height);
   const css = getComputedStyle(canvas);
   const [soft, faint, mark] = coloursOf(canvas, "--soft", "--faint", "--mark");
   context.font = `11px ${css.fontFamily}`;
@@ -284,11 +280,8 @@ function dials(canvas, values, row, grid) {
       const [cos, sin] = values.data.subarray(at * columns + 2 * pair, at * columns + 2 * pair + 2);
       context.strokeStyle = colour;
       context.lineWidth = wide;
-      context.beginPath();
-      context.moveTo(x, y);
       // angles grow against the clock, as on paper
-      context.lineTo(x + long * cos, y - long * sin);
-      context.stroke();
+      segment(context, [x, y], [x + long * cos, y - long * sin]);
     }
     context.fillStyle = soft;
     context.fillText(t("pair_n", pair), x, y + long + 14);

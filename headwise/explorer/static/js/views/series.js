@@ -1,7 +1,7 @@
 // @ts-check
 /** A series as people read it: its steps in words, and its numbers as lines above a map whose keys are its steps. */
 
-import { coloursOf, contextOf, density } from "../core/canvas.js";
+import { coloursOf, contextOf, sharp } from "../core/canvas.js";
 import { significant } from "../core/digits.js";
 import { percent } from "../core/text.js";
 import { h } from "../dom.js";
@@ -179,11 +179,8 @@ export function lines(trace, group) {
  * that is seen, `from`: the step of the first of all; a key has `side` pixels
  */
 function drawn(canvas, { name, past, ahead, truth }, { x, from: begins, side, width, row }) {
-  const dots = density();
   canvas.style.width = `${width}px`;
-  [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(DEEP * dots)];
-  const context = contextOf(canvas);
-  context.setTransform(dots, 0, 0, dots, 0, 0);
+  const context = sharp(canvas, width, DEEP);
   const css = getComputedStyle(canvas);
   const [ink, soft, link, mark] = coloursOf(canvas, "--ink", "--soft", "--link", "--mark");
   const all = [...past, ...ahead, ...(truth || [])];

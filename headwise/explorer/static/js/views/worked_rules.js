@@ -4,7 +4,7 @@
 import { fixed, placesOf, short, significant, weight } from "../core/digits.js";
 import { formula } from "../core/formula.js";
 import { normalized } from "../core/normalizing.js";
-import { h } from "../dom.js";
+import { h, tableOf } from "../dom.js";
 import { t } from "../strings.js";
 import { bracketed, fraction, label, letter, own, plain, result, sources, valueOf } from "./worked_parts.js";
 
@@ -266,27 +266,13 @@ function rowTable(number, heads, columns, totals, name) {
       h("th", { scope: "row" }, name),
       totals.map((total) => h("td", {}, total === null ? "" : written(total, [total]))),
     );
-  return scrolls(
-    h(
-      "table",
-      { class: "row-of-keys" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          [t("key"), ...heads].map((head) => h("th", { scope: "col" }, head)),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        columns[0].map((_, k) => line(k)),
-      ),
-      foot && h("tfoot", {}, foot),
-    ),
+  const table = tableOf(
+    { class: "row-of-keys" },
+    [t("key"), ...heads],
+    columns[0].map((_, k) => line(k)),
   );
+  if (foot) table.append(h("tfoot", {}, foot));
+  return scrolls(table);
 }
 
 /** Decimals as there is room, none for whole numbers. @param {number} value @param {number[]} all */
