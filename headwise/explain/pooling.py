@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float
 
+from headwise.cancellation import poll_cancellation
 from headwise.errors import ShapeError, Unsupported
 
 Cells = Float[np.ndarray, "rows columns"]
@@ -116,7 +117,10 @@ def pooled(weights: OnDemand, head: int, block: int, rows: slice = slice(None), 
         raise ShapeError(f"block must be a power of two, not {block}")
     if first % block:
         raise ShapeError(f"rows must begin at a multiple of the block, {block}, not at {first}")
-    parts = [_strip(weights, head, block, slice(*ends), see) for ends in strips(first, last, keys, block)]
+    parts = []
+    for ends in strips(first, last, keys, block):
+        poll_cancellation()
+        parts.append(_strip(weights, head, block, slice(*ends), see))
     if not parts:
         empty = np.zeros((0, -(-keys // block)))
         return Pooled(block, empty, empty, (0.0,) * block.bit_length())

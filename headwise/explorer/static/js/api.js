@@ -13,9 +13,25 @@ let bytes = 0;
 /** Requests that are not answered yet. */
 let waiting = 0;
 
-/** When nothing else is waited for: what can wait asks then. */
-export async function quiet() {
-  while (waiting) await new Promise((done) => setTimeout(done, 50));
+/** Ends what can wait and is under way. */
+let idle = new AbortController();
+
+/**
+ * Numbers that can wait: asked for when nothing else is, given up where something is, and asked for again; null where
+ * nobody wants them any more.
+ * @param {string} path @param {() => boolean} wanted
+ */
+export async function getIdle(path, wanted) {
+  for (;;) {
+    while (waiting) await new Promise((done) => setTimeout(done, 50));
+    if (!wanted()) return null;
+    const { signal } = (idle = new AbortController());
+    try {
+      return await getNumbers(path, signal);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
 }
 
 /** A request that was refused; `message` says why and what to do, `kind` tells some apart. */
@@ -46,9 +62,14 @@ export const getNow = async (path) => {
   return (await asked(path, {})).json();
 };
 
-/** The worked examples need none, so what reads them comes with the first. @param {string} path @returns {Numbers} */
-export const getNumbers = (path) =>
-  once(path, async (answer) => (await import("./core/npy.js")).parse(await answer.arrayBuffer()));
+/**
+ * The worked examples need none, so what reads them comes with the first.
+ * @param {string} path @param {AbortSignal} [signal] @returns {Numbers}
+ */
+export const getNumbers = (path, signal) => {
+  const reader = import("./core/npy.js");
+  return once(path, async (answer) => (await reader).parse(await answer.arrayBuffer()), signal);
+};
 
 /**
  * An answer as a saved page keeps it: text, or bytes in base64.
@@ -118,6 +139,7 @@ async function asked(path, options) {
     return kept;
   }
   let answer;
+  if (options.signal !== idle.signal) idle.abort();
   waiting += 1;
   try {
     answer = await fetch(path, options);

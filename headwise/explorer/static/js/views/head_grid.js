@@ -1,7 +1,7 @@
 // @ts-check
 /** Every head of a group as a small picture, layer by layer; one is chosen. */
 
-import { getNumbers, query, quiet } from "../api.js";
+import { getIdle, query } from "../api.js";
 import { h } from "../dom.js";
 import { painted } from "../core/heatmap.js";
 import * as state from "../state.js";
@@ -72,11 +72,10 @@ export async function fillLong(place, trace, group, dark, line, alive) {
   for (const [layer, head] of order.sort((one, two) => far(one) - far(two))) {
     line.textContent = t("heads_coming", drawn, canvases.length);
     drawn += 1;
-    await quiet();
-    if (!alive()) return;
     const asked = query({ layer: group.layers[layer], head, size: 32 });
-    const { shape, data } = await getNumbers(`/api/v1/traces/${trace.trace_id}/thumb?${asked}`);
-    if (!alive()) return;
+    const small = await getIdle(`/api/v1/traces/${trace.trace_id}/thumb?${asked}`, alive);
+    if (!small || !alive()) return;
+    const { shape, data } = small;
     const picture = painted(Int16Array.from(data), shape[0], shape[1], dark ? "ink dark" : "ink light");
     picture.className = "thumb";
     canvases[layer * group.heads + head].replaceWith(picture);
