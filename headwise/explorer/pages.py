@@ -27,11 +27,13 @@ def add_pages(app: FastAPI, service: Service) -> None:
     for name, content in contents.items():
         app.add_api_route(f"/static/{name}", _served(name, content), include_in_schema=False)
 
+    colours = {name: hexadecimal(name) for name in CONTROLS} | {"palette": PALETTE}
+    colours |= {f"lines {scheme}": lines for scheme, lines in LINES.items()}
+
     @app.get("/api/v1/ramps")
     async def ramps() -> Response:
         """Ramps of 256 colours by name; eight colours of fills, "palette", of lines, "lines light" and "lines dark"."""
-        ramps = {name: hexadecimal(name) for name in CONTROLS}
-        return as_json(ramps | {"palette": PALETTE} | {f"lines {scheme}": colours for scheme, colours in LINES.items()})
+        return as_json(colours)
 
 
 def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:
