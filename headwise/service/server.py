@@ -42,7 +42,8 @@ class Listener:
 
     def __init__(self, app: FastAPI, limits: Limits, host: str, port: int, ready: Callable[[str], None]):
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(kind, socket.SOCK_STREAM)
+        # asyncio sends at once only what it sends over a socket whose protocol is named; else an answer waits 40 ms
+        self._socket = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))

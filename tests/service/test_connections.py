@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import socket
+import threading
+import urllib.request
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,9 +12,10 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from headwise.service import connections
-from headwise.service.connections import Line, Patience
+from headwise.service.app import create_app
+from headwise.service.connections import Connection, Line, Patience
 from headwise.service.limits import LOOK_S, Limits
-from headwise.service.server import _protocol
+from headwise.service.server import Listener, _protocol
 
 HEAD = b"POST /%s HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n%s\r\n"
 CLOSE = b"Connection: close\r\n"
@@ -355,3 +358,25 @@ def test_whoever_asks_for_another_protocol_is_answered_and_nothing_is_logged(mon
 
     trial(work)
     assert logged == []
+
+
+def test_an_answer_does_not_wait_for_what_was_sent_before_it_to_be_acknowledged(monkeypatch):
+    told, begun = [], Connection.connection_made
+
+    def seen(self, transport):
+        begun(self, transport)
+        told.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(Connection, "connection_made", seen)
+    ready = threading.Event()
+    listener = Listener(create_app({}), Limits(), "127.0.0.1", 0, lambda _: ready.set())
+    serving = threading.Thread(target=listener.run)
+    serving.start()
+    try:
+        assert ready.wait(60)
+        with urllib.request.urlopen(f"{listener.address}health", timeout=60) as answer:
+            assert answer.status == 200
+    finally:
+        listener.stop()
+        serving.join(60)
+    assert told == [1]
