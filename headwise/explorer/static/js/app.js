@@ -200,12 +200,6 @@ function follow() {
         import("./recent.js").then(({ remember }) =>
           remember(found.model.replace(/@\d+$/, ""), /** @type {any} */ (asks), found),
         );
-        const answer = ANSWERED.has(state.page.peek()) ? [] : [`${t("answer")}: ${found.output}`];
-        const notes =
-          found.warnings.length && !WARNED.has(state.page.peek())
-            ? [(await import("./words/refusals.js")).noted(found.warnings)]
-            : [];
-        if (mine === turn) state.status.value = [...answer, ...notes].join(" · ");
       },
       (error) => {
         if (mine !== turn) return;
@@ -216,6 +210,21 @@ function follow() {
         state.status.value = "";
       },
     );
+  });
+}
+
+/** Says at the foot what the page does not say itself: the answer, and warnings about the input. */
+function footed() {
+  effect(() => {
+    const [found, page] = [state.trace.value, state.page.value];
+    if (!found || UNTRACED.has(page)) return;
+    const answer = ANSWERED.has(page) ? [] : [`${t("answer")}: ${found.output}`];
+    const tell = (/** @type {string[]} */ ...notes) => (state.status.value = [...answer, ...notes].join(" · "));
+    if (!found.warnings.length || WARNED.has(page)) tell();
+    else
+      import("./words/refusals.js").then(({ noted }) => {
+        if (found === state.trace.peek() && page === state.page.peek()) tell(noted(found.warnings));
+      });
   });
 }
 
@@ -283,6 +292,7 @@ async function begin() {
     return;
   }
   follow();
+  footed();
   pages(main);
   document.addEventListener("keydown", pressed);
   document.documentElement.dataset.shell = "ready";

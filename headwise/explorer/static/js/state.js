@@ -343,14 +343,11 @@ export function instead(work) {
   }
 }
 
-/** A run by its name, else the first. @param {string} name */
-export function runOf(name) {
+/** What the service says of the chosen run, else of the first. */
+export function chosenRun() {
   const models = meta.value ? meta.value.models : [];
-  return models.find((/** @type {any} */ one) => one.name === name) || models[0];
+  return models.find((/** @type {any} */ one) => one.name === model.value) || models[0];
 }
-
-/** What the service says of the chosen run. */
-export const chosenRun = () => runOf(model.value);
 
 /** What the chosen run reads: "text", "image", "node" ... @returns {string} */
 export const reads = () => (chosenRun() ? chosenRun().input : "");

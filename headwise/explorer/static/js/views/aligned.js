@@ -35,12 +35,21 @@ export function mount(panels, search, path, self) {
   const line = h("p", { class: "note" });
   panels.alignment.before(line);
   const doubting = effect(() => {
-    const [asks, run] = [state.asked(), state.chosenRun()];
+    void state.language.value;
+    const { end } = search.value.it;
     let alive = true;
-    if (search.value.it.end && asks && run.trained === false)
-      post("/api/v1/traces", { model: run.name, ...asks })
+    // outside of the effect, which is not to follow what is read there
+    queueMicrotask(() => {
+      const run = state.chosenRun();
+      if (!alive || !end?.trace_id || !end.output || run.trained !== false) return;
+      // with its answer given, nothing is written once more
+      post("/api/v1/traces", { model: run.name, ...state.asked(), target: end.output })
         .then(doubt)
-        .then((words) => alive && fill(line, words), state.failed);
+        .then(
+          (words) => alive && fill(line, words),
+          (error) => alive && state.failed(error),
+        );
+    });
     return () => {
       alive = false;
       fill(line);

@@ -66,7 +66,7 @@ export function answer(trace, group) {
 
 /** Warnings about the input. @param {state.Trace} trace */
 function warned({ warnings }) {
-  if (!warnings?.length || inside()) return null;
+  if (!warnings?.length) return null;
   const line = h("div", { class: "flag" });
   import("../words/refusals.js").then(({ noted }) => fill(line, noted(warnings)));
   return line;

@@ -3,12 +3,13 @@
 
 import { segment, sharp } from "../core/canvas.js";
 import { getJson } from "../api.js";
-import { fill, h, tableOf } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { effect } from "../store.js";
 import { lineColour } from "../core/color.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
+import { tableOf } from "./table.js";
 
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 const LEAST = 1e-3;

@@ -3,10 +3,11 @@
 
 import { getJson, query } from "../api.js";
 import { apart, cut, percent } from "../core/text.js";
-import { fill, h, strong, tableOf } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, named, phrase, t } from "../strings.js";
 import { spelled } from "./spelled.js";
+import { tableOf } from "./table.js";
 
 /** @typedef {import("../state.js").Trace} Trace */
 /**
@@ -89,9 +90,11 @@ export function report(place, a, b, most) {
   const list = h("ul", { class: "differs" }, sentences(a, b, most));
   const note = h("p", { class: "note" });
   import("./marks.js").then(({ marks }) => fill(note, marks(...labels, ...answered)));
-  import("./near_even.js").then(({ doubt }) => {
-    for (const { name, trace } of [a, b])
-      doubt(trace).then((words) => words && list.append(h("li", {}, `${name}: ${words}`)));
+  import("./near_even.js").then(async ({ doubt }) => {
+    const [one, two] = await Promise.all([doubt(a.trace), doubt(b.trace)]);
+    // without an answer there is less to doubt
+    const lines = one && two ? [["A, B", one < two ? one : two]] : Object.entries({ A: one, B: two });
+    list.append(...lines.flatMap(([name, words]) => (words ? [h("li", {}, `${name}: ${words}`)] : [])));
   });
   fill(place, h("h2", {}, t("what_differs")), list, note);
 }

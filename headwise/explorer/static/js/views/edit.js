@@ -2,7 +2,7 @@
 /** Edits of the chosen head, layer or token: what can be done, what is done, and what it changes in the answer. */
 
 import { getNumbers, query } from "../api.js";
-import { fill, follow, h, strong, tableOf } from "../dom.js";
+import { fill, follow, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, read, written } from "../core/edits.js";
 import { number, percent, shown } from "../core/text.js";
@@ -10,6 +10,7 @@ import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import { WORDS } from "../words/edit.js";
+import { tableOf } from "./table.js";
 
 learn(WORDS);
 
@@ -232,6 +233,7 @@ function changed(node) {
   const { answer, effect: sum, places } = change;
   const weights = h("p", { class: "raw" });
   const end = raw(weights, trace, change.unedited);
+  const chosen = places[0] && "chosen" in places[0];
   fill(
     node,
     h("h2", {}, t("change")),
@@ -254,7 +256,8 @@ function changed(node) {
         .join(" · "),
     ),
     weights,
-    h("div", { class: "scrolls", tabindex: 0 }, places[0] && "chosen" in places[0] ? choices(places) : numbers(places)),
+    h("div", { class: "scrolls", tabindex: 0 }, chosen ? choices(places) : numbers(places)),
+    chosen && h("p", { class: "note" }, t("moved")),
   );
   document.documentElement.dataset.changed = trace.trace_id;
   return end;

@@ -4,11 +4,12 @@
 import { exercises, right } from "../core/exercises.js";
 import { fixed, placesOf, weight } from "../core/digits.js";
 import { cut } from "../core/text.js";
-import { fill, h, tableOf } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import * as state from "../state.js";
 import { learn, sentences, t } from "../strings.js";
 import { covering, open, steps } from "./tracing.js";
+import { tableOf } from "./table.js";
 import { WORDS } from "../words/exercises.js";
 
 learn(WORDS);

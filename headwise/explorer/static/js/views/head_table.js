@@ -1,7 +1,7 @@
 // @ts-check
 /** What every head does, in numbers; a click on a title sorts by it, on a row chooses its head. */
 
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { decimals } from "../core/text.js";
 import * as state from "../state.js";
@@ -112,7 +112,7 @@ function spread(rows, group) {
     t("layer_head", t("layer_n", layerNumber(group.layers[layer], layer)), headName(head)),
     found.effective.toFixed(1),
   ]);
-  return h("p", { class: "say" }, phrase("say_apart", ...words.map((word) => h("strong", {}, word))));
+  return h("p", { class: "say" }, phrase("say_apart", ...words.map(strong)));
 }
 
 /**

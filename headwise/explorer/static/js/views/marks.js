@@ -8,7 +8,8 @@ learn(WORDS);
 
 /** What is not written as it reads, and the words for it. @type {[RegExp, string][]} */
 const MARKS = [
-  [/[ \u2581]/, "mark_space"],
+  // a time has its unit behind a space
+  [/^(?![\d.]+ s$)[^]*[ \u2581]/, "mark_space"],
   [/\t/, "mark_tab"],
   [/\n/, "mark_line"],
   // eslint-disable-next-line no-control-regex

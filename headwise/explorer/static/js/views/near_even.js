@@ -2,7 +2,7 @@
 /** Whether a model spreads its attention almost evenly in every head, as one does that is not trained. */
 
 import { getJson, query } from "../api.js";
-import { runOf } from "../state.js";
+import { meta } from "../state.js";
 import { learn, sentences, t } from "../strings.js";
 import { WORDS } from "../words/near_even.js";
 
@@ -27,22 +27,28 @@ function leastShare(heads, queries, keys, causal) {
   const even = causal
     ? Array.from({ length: queries }, (_, q) => Math.log(q + 1)).reduce((sum, one) => sum + one, 0) / queries
     : Math.log(keys);
-  return even > 0 ? Math.min(1, ...heads.flat().map(({ entropy }) => entropy / even)) : 1;
+  return Math.min(1, ...heads.flat().map(({ entropy }) => entropy / even));
 }
 
-/** The same over all groups of a trace. @param {import("../state.js").Trace} trace */
+/**
+ * The same over all groups of a trace that choose between keys; 0 where none does.
+ * @param {import("../state.js").Trace} trace
+ */
 export async function evenness({ trace_id, groups }) {
-  const shares = groups.map(async ({ name, queries, keys, causal, whole }) => {
+  const choosing = groups.filter(({ queries, keys, causal }) => (causal ? queries : keys).length > 1);
+  const shares = choosing.map(async ({ name, queries, keys, causal, whole }) => {
     // too many weights to be read at once are those of a model that reads much: nothing is said of it
     if (!whole) return 0;
     const { heads } = await getJson(`/api/v1/traces/${trace_id}/summary?${query({ group: name })}`);
     return leastShare(heads, queries.length, keys.length, causal);
   });
-  return Math.min(1, ...(await Promise.all(shares)));
+  return Math.min(shares.length, ...(await Promise.all(shares)));
 }
 
 /** Doubts about a model that may not be trained, else "". @param {import("../state.js").Trace} trace */
 export async function doubt(trace) {
-  if (runOf(trace.model.replace(/@\d+$/, ""))?.trained !== false || (await evenness(trace)) < UNKNOWN) return "";
+  const run = meta.value?.models.find((/** @type {any} */ one) => one.name === trace.model);
+  // a trace that is gone is none to doubt
+  if (run?.trained !== false || (await evenness(trace).catch(() => 0)) < UNKNOWN) return "";
   return sentences(t("hardly_learned"), trace.output ? t("means_little") : "");
 }

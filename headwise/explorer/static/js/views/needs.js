@@ -2,7 +2,7 @@
 /** How alike the heads of a group are, and what changes in the answer when each is muted alone. */
 
 import { getNumbers, post, postLines } from "../api.js";
-import { fill, h, tableOf } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import { closed } from "../core/closed.js";
 import { minus } from "../core/digits.js";
@@ -15,6 +15,7 @@ import { brief, groupTitle, layerNumber, layerTitle } from "../titles.js";
 import * as map from "./map.js";
 import { mutedHeads } from "./muted_heads.js";
 import { silenced } from "./seen.js";
+import { tableOf } from "./table.js";
 import { WORDS } from "../words/needs.js";
 
 learn(WORDS);
@@ -182,7 +183,6 @@ function mostAlike(values, names) {
   const pairs = every.filter((pair) => value(pair) > -Infinity);
   if (!pairs.length) return [];
   const [q, k] = pairs.reduce((best, pair) => (value(pair) > value(best) ? pair : best));
-  const strong = (/** @type {string} */ text) => h("strong", {}, text);
   return phrase("say_alike", strong(names[k]), strong(names[q]), strong(number(value([q, k]))));
 }
 
@@ -297,7 +297,6 @@ function shown({ rows: found, done }, groups) {
   };
   const titles = ["layer", "head", ...measures].map((name) => t(name));
   const [first] = rows;
-  const strong = (/** @type {string} */ text) => h("strong", {}, text);
   const { title, name } = headOf(first, groups);
   const most = closed(
     phrase("say_most_needed", strong(`${title} ${name}`), t(by), strong(figure(first, measures.indexOf(by)))),

@@ -11,7 +11,7 @@ import { chosen } from "./heat.js";
 learn(WORDS);
 
 /** Tokens of a side up to which all are drawn. */
-export const ALL = 60;
+const ALL = 60;
 
 /** How many are drawn of more, and how many keys of the chosen row are among them: those that its bars name too. */
 export const SOME = 16;

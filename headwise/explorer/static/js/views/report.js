@@ -2,7 +2,7 @@
 /** Reports of comparisons and of costs: table, figures, and what each side attends to on one same input. */
 
 import { getJson, post } from "../api.js";
-import { fill, h, tableOf } from "../dom.js";
+import { fill, h } from "../dom.js";
 import { effect, signal } from "../store.js";
 import { number, shown } from "../core/text.js";
 import * as state from "../state.js";
@@ -10,6 +10,7 @@ import { t } from "../strings.js";
 import { groupTitle, headTitle } from "../titles.js";
 import * as map from "./map.js";
 import { weightsOf } from "./marked.js";
+import { tableOf } from "./table.js";
 
 /**
  * @typedef {{ name: string, kind: string, metric: string | null, command: string, rows: Record<string, any>[],

@@ -4,7 +4,7 @@
 import { getJson, query } from "../api.js";
 import { COLOURED } from "../core/color.js";
 import { apart, cut, percent } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
@@ -178,7 +178,7 @@ const isGraph = (trace, group) => spelled(trace, group).keys.kind === "nodes";
 function sentence(trace, group, q, { open, share, head }) {
   const count = head.group.keys.length;
   const nodes = isGraph(trace, group);
-  const name = h("strong", {}, h("bdi", {}, apart(group.queries, (label) => cut(label, LETTERS))(q)));
+  const name = strong(apart(group.queries, (label) => cut(label, LETTERS))(q));
   const kind = `row_${nodes ? "nodes" : "keys"}${count < open ? "_some" : ""}`;
   const values = [open, group.keys.length].map((number) => number.toLocaleString("en"));
   return phrase(kind, name, values[0], count, percent(share, 0), values[1], headName(head.chosen || 0));

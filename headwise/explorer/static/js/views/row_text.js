@@ -3,7 +3,7 @@
 
 import { largestAt } from "../core/largest.js";
 import { apart, cut, number, percent } from "../core/text.js";
-import { fill, h } from "../dom.js";
+import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { phrase, t } from "../strings.js";
@@ -101,7 +101,7 @@ export function mount(place, given, title, shown) {
     shown.from = first;
     shown.head = windowOf(row, shown.from, size, title);
     const share = sum(shown.head.weights) / (sum(weights) || 1);
-    const name = h("strong", {}, h("bdi", {}, from(q)));
+    const name = strong(from(q));
     fill(
       note,
       phrase("row_text", name, headName(head), shown.from + 1, shown.from + size, thousands, percent(share, 0)),

@@ -4,9 +4,10 @@
 import { fixed, placesOf, short, significant, weight } from "../core/digits.js";
 import { formula } from "../core/formula.js";
 import { normalized } from "../core/normalizing.js";
-import { h, tableOf } from "../dom.js";
+import { h } from "../dom.js";
 import { t } from "../strings.js";
 import { bracketed, fraction, label, letter, own, plain, result, sources, valueOf } from "./worked_parts.js";
+import { tableOf } from "./table.js";
 
 /** @typedef {import("./worked_parts.js").Target} Target */
 /** Terms that stand in the formula itself. */

@@ -25,6 +25,10 @@ export const WORDS = {
     "保留原输出：所编辑的是其中的位置，或逐位置说明变化。",
   ],
   rawweight: ["raw weight", "原始权重"],
+  moved: [
+    "KL divergence: how far the probabilities of all tokens move at a place, 0 for not at all.",
+    "KL 散度：某位置上所有词元的概率移动多远，0 表示不变。",
+  ],
   likeliest: ["likeliest now", "现在最可能的"],
   renormalized: ["the rest of the row shares what is left", "该行其余权重按比例分配剩余部分"],
   swap_normalizer: ["normalizer {0}", "归一化 {0}"],

@@ -125,6 +125,12 @@ const REFUSALS = [
     "此文本有 {1} 个词元。模型只读前 {2} 个：其后的不显示。",
   ],
   [
+    /more than ([\d,]+) tokens; only their beginnings are read/,
+    "This text has more than {1} tokens. The model reads its beginning only.",
+    "此文本超过 {1} 个词元。模型只读开头部分。",
+  ],
+  [/are tagged in parts/, "This sentence is too long for the model: it is tagged in parts.", "句子过长，分段标注。"],
+  [
     /^the steps have [\d,]+ bytes/,
     "This input is too long to show every step of a head. Give a shorter one.",
     "输入过长，无法显示一个头的每一步。请缩短输入。",
