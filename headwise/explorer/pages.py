@@ -1,5 +1,6 @@
 """The files of the explorer's pages, by name: a list made at the start, so that no request reaches another file."""
 
+import gzip
 import hashlib
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -20,10 +21,7 @@ def add_pages(app: FastAPI, service: Service) -> None:
     paths = [path for path in sorted(folder.rglob("*")) if path.suffix[1:] in _TYPES]
     contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
-    @app.get("/", include_in_schema=False)
-    async def index(request: Request) -> Response:
-        return _file(request, "index.html", contents["index.html"])
-
+    app.add_api_route("/", _served("index.html", contents["index.html"]), include_in_schema=False)
     for name, content in contents.items():
         app.add_api_route(f"/static/{name}", _served(name, content), include_in_schema=False)
 
@@ -37,16 +35,16 @@ def add_pages(app: FastAPI, service: Service) -> None:
 
 
 def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    kind = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+    packed = gzip.compress(content, mtime=0)
+
     async def serve(request: Request) -> Response:
-        return _file(request, name, content)
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=kind)
+        return Response(content, headers=headers, media_type=kind)
 
     return serve
-
-
-def _file(request: Request, name: str, content: bytes) -> Response:
-    tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    kind = _TYPES[name.rpartition(".")[2]]
-    return Response(content, headers=headers, media_type=f"{kind}; charset=utf-8")

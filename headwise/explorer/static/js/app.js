@@ -243,23 +243,17 @@ function sheet(name) {
   return come;
 }
 
-/** The module of a page, with its style sheets. @param {string} name @param {string} [view] in place of the page */
-const loaded = async (name, view = `pages/${name}`) =>
-  // its cards are those of other pages too
-  (await Promise.all([import(`./${view}.js`), sheet(name), name === "home" && sheet("cards")]))[0];
-
-const named = () => /** @type {any} */ (PAGES)[state.page.value] || "home";
-
 /** @param {HTMLElement} main */
 function pages(main) {
   const strays = signal(false);
   effect(() => void (strays.value = state.strays()));
   effect(() => {
-    const name = named();
-    const stray = strays.value && !ASKLESS.has(name);
+    const name = /** @type {any} */ (PAGES)[state.page.value] || "home";
+    const view = strays.value && !ASKLESS.has(name) ? "views/unknown_run" : `pages/${name}`;
     let alive = true;
     let end = () => {};
-    loaded(name, stray ? "views/unknown_run" : undefined).then((module) => {
+    // its cards are those of other pages too
+    Promise.all([import(`./${view}.js`), sheet(name), name === "home" && sheet("cards")]).then(([module]) => {
       if (!alive) return;
       fill(main);
       forget();
@@ -281,8 +275,6 @@ async function begin() {
   effect(() => {
     document.documentElement.lang = state.language.value === "zh" ? "zh-Hans" : "en";
   });
-  // it comes while the runs are read
-  loaded(named());
   try {
     const [meta, ramps] = await Promise.all([getJson("/api/v1/meta"), getJson("/api/v1/ramps")]);
     setRamps(ramps);
