@@ -464,7 +464,7 @@ def test_rows_that_a_model_wrote_are_not_titled_as_read(page, site):
 def test_runs_of_other_tasks_have_measures_that_do_not_compare(page, site):
     opened(page, site, "#/compare?m=run&m2=text&x=a+and+g+.", "data-ready^=compare")
     page.wait_for_selector(".answers")
-    told = page.locator("section:has(> h2:text-is('Two trainings'))").inner_text()
+    told = page.locator("section:has(> h2:text-is('Two models'))").inner_text()
     assert "translation · pairs.tsv" in told
     assert "language model · lines.txt" in told
     assert "cannot be compared" in told

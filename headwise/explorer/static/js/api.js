@@ -73,8 +73,7 @@ export const getNumbers = (path, signal) => {
 
 /**
  * An answer as a saved page keeps it: text, or bytes in base64.
- * @param {string} path
- * @returns {Promise<import("./inside.js").Answer>}
+ * @param {string} path @returns {Promise<import("./inside.js").Answer>}
  */
 export async function getRaw(path) {
   const answer = await asked(path, {});

@@ -21,8 +21,7 @@ function forget(node) {
 /**
  * @param {string} tag
  * @param {Record<string, any>} [props] `on...` are listeners, `class` and attributes by name; functions are followed
- * @param {...any} kids strings become text, never markup
- * @returns {any}
+ * @param {...any} kids strings become text, never markup @returns {any}
  */
 export function h(tag, props = {}, ...kids) {
   const node = document.createElement(tag);
@@ -37,8 +36,7 @@ export function h(tag, props = {}, ...kids) {
 
 /**
  * Everything in a node replaced; what was in it follows no signal any more.
- * @param {Element} node
- * @param {...any} kids
+ * @param {Element} node @param {...any} kids
  */
 export function fill(node, ...kids) {
   node.childNodes.forEach(forget);

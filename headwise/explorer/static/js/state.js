@@ -244,8 +244,7 @@ export function cell() {
 /**
  * The group of a name; without one what the task is about: what reads another sequence or gives the answer, then the
  * decoder.
- * @param {Group[]} groups
- * @param {string} name
+ * @param {Group[]} groups @param {string} name
  */
 export const groupOf = (groups, name) =>
   groups.find((one) => one.name === name) ||
@@ -260,8 +259,7 @@ export const chosen = () => groupOf(trace.value ? trace.value.groups : [], group
 /**
  * The place of a layer within its group; -1 is where the group opens: as it says, else at the last layer that reads
  * another sequence or an image, else at the first.
- * @param {Group} group
- * @param {number} value
+ * @param {Group} group @param {number} value
  */
 export function layerWithin({ name, kind, layers, opens }, value) {
   const axes = trace.value && trace.value.axes ? trace.value.axes[name] : null;

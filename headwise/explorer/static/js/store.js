@@ -32,8 +32,7 @@ export function signal(value) {
 
 /**
  * Runs now and after every change of what it read; what it returns is called before it runs again.
- * @param {() => (() => void) | void} work
- * @returns {() => void} ends it
+ * @param {() => (() => void) | void} work @returns {() => void} ends it
  */
 export function effect(work) {
   /** @type {Effect} */

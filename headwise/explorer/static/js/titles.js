@@ -9,8 +9,7 @@ const NAMELESS = new Set(["transformer", "mixers", "model", "layers", "blocks"])
 
 /**
  * The numbers of a layer in its path, else its place among the layers of its group.
- * @param {string} path
- * @param {number} at
+ * @param {string} path @param {number} at
  */
 export const layerNumber = (path, at) =>
   (path.match(/(?<=\.)\d+(?=\.|$)/g) || [at]).map((number) => Number(number) + 1).join(".");

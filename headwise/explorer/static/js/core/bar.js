@@ -38,9 +38,7 @@ export function ticks(top, scale, write = plain) {
 
 /**
  * The same around zero, in both directions.
- * @param {number} top
- * @param {keyof typeof SCALES} scale
- * @returns {[number, string][]}
+ * @param {number} top @param {keyof typeof SCALES} scale @returns {[number, string][]}
  */
 export function signedTicks(top, scale) {
   const inner = { linear: 2, sqrt: 4, log: 100 }[scale];

@@ -38,11 +38,7 @@ export function ticks(axis, most) {
 
 /**
  * Where a point lies on a canvas of these sizes, in its own pixels.
- * @param {Axis} x
- * @param {Axis} y
- * @param {Point} point
- * @param {number} width
- * @param {number} height
+ * @param {Axis} x @param {Axis} y @param {Point} point @param {number} width @param {number} height
  */
 export function placed(x, y, point, width, height) {
   return {
@@ -112,10 +108,7 @@ function axes(context, x, y, width, height, soft, line, font) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} context
- * @param {number} x
- * @param {number} y
- * @param {number} right
+ * @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} right
  * @param {number} down
  */
 function stroke(context, x, y, right, down) {

@@ -6,8 +6,8 @@ import { fixed, placesOf, short, significant, weight } from "./digits.js";
 
 /** @typedef {import("./steps.js").Steps} Steps */
 /**
- * `words` are what the question is asked with, some of them lists; `hint` those of its hint; `options` are there where
- * a token is chosen. `link` and the place are those at which it is worked; `tolerance` is how far a number may be off.
+ * `words`, `hint`: what fills these sentences; `options`: where a token is chosen; `link`, `place`: where it is worked;
+ * `tolerance`: how far a number may be off.
  * @typedef {{ kind: string, words: (string | string[])[], hint: string[], answer: number, shown: string,
  *   tolerance: number, options: string[] | null, link: string, of: string, place: { q: number, k: number, c: number }
  * }} Exercise

@@ -13,8 +13,7 @@
  * Of a merged word the weights are summed over its keys and averaged over its queries. Special tokens that are hidden
  * take what they hold with them, unless the rest of a row shares it ("share": each row sums to what it did).
  * @param {Matrix} matrix a pair that a mask forbids is minus infinity
- * @param {{ queries: Spelled, keys: Spelled }} spelled @param {Options} options
- * @returns {Folded}
+ * @param {{ queries: Spelled, keys: Spelled }} spelled @param {Options} options @returns {Folded}
  */
 export function folded({ weights, queries, keys }, spelled, options) {
   const rows = parts(queries.length, spelled.queries, options);
@@ -81,10 +80,7 @@ export const joined = (labels, part) =>
 
 /**
  * How much of a row is in the columns that are shown.
- * @param {Float32Array} weights
- * @param {number} q
- * @param {number[][]} columns
- * @param {number} length
+ * @param {Float32Array} weights @param {number} q @param {number[][]} columns @param {number} length
  */
 function share(weights, q, columns, length) {
   let [all, kept] = [0, 0];
@@ -100,10 +96,7 @@ function share(weights, q, columns, length) {
 const shared = (left) => (left > 0 ? 1 / left : 1);
 
 /**
- * @param {Float32Array} weights
- * @param {number[]} down
- * @param {number[]} across
- * @param {number[]} factors
+ * @param {Float32Array} weights @param {number[]} down @param {number[]} across @param {number[]} factors
  * @param {number} length
  */
 function cell(weights, down, across, factors, length) {

@@ -4,9 +4,7 @@
 /**
  * What each score of a row becomes on the way to its weight: names of columns and their numbers, and of each the sum
  * where it is one of the steps. Null for a normalizer whose way is not known here.
- * @param {string} name
- * @param {number[]} scores
- * @param {number[]} weights
+ * @param {string} name @param {number[]} scores @param {number[]} weights
  * @returns {{ columns: [string, number[], boolean][], sum: number, top: number, extra?: number } | null}
  */
 export function normalized(name, scores, weights) {

@@ -7,8 +7,7 @@ const HALF = halves();
 
 /**
  * The numbers of a `.npy` file in C order; half precision becomes float32.
- * @param {ArrayBuffer} buffer
- * @returns {Numbers}
+ * @param {ArrayBuffer} buffer @returns {Numbers}
  */
 export function parse(buffer) {
   const bytes = new Uint8Array(buffer);

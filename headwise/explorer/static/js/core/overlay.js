@@ -50,8 +50,7 @@ export function picture(image) {
 
 /**
  * The weights of one head, or the mean of all heads of a layer.
- * @param {import("./npy.js").Numbers} weights
- * @param {number} layer
+ * @param {import("./npy.js").Numbers} weights @param {number} layer
  * @param {number} head -1: the mean
  */
 export function of(weights, layer, head) {
@@ -187,8 +186,7 @@ export function drawn(canvas, image, { weights, axis, strength, covered, shape, 
 
 /**
  * The lines between places, and places marked: the one that looks, and one that is looked at.
- * @param {HTMLCanvasElement} canvas
- * @param {Patches} axis
+ * @param {HTMLCanvasElement} canvas @param {Patches} axis
  * @param {{ lines: boolean, marks: [number, string][], page: string, dots: number }} how
  */
 export function gridded(canvas, axis, { lines, marks, page, dots }) {

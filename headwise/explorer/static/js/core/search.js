@@ -84,8 +84,7 @@ export function likelyAt(search, beam) {
 
 /**
  * Where the model looked as it said a beam's token: one layer and head, or the mean over them for -1.
- * @param {Search} search @param {Beam} beam @param {number} layer @param {number} head
- * @returns {Float32Array | null}
+ * @param {Search} search @param {Beam} beam @param {number} layer @param {number} head @returns {Float32Array | null}
  */
 export function lookOf(search, beam, layer, head) {
   const step = search.steps[beam.t];

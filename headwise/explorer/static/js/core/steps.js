@@ -86,8 +86,7 @@ export function linkOf({ name, working }) {
 /**
  * The thread from the input to the output; scale and mask have their place in it where a layer has neither, and values
  * times weights theirs.
- * @param {Steps} steps
- * @param {Place} place
+ * @param {Steps} steps @param {Place} place
  */
 export function thread({ steps: all, by }, place) {
   const links = /** @type {Link[]} */ ([]);
@@ -154,10 +153,7 @@ export const ofPairs = ({ axes }) => axes[0] === "queries" && axes[1] === "keys"
 
 /**
  * The factors whose products are a number, where it is a sum of products.
- * @param {Steps} steps
- * @param {Step} step
- * @param {number} row
- * @param {number} column
+ * @param {Steps} steps @param {Step} step @param {number} row @param {number} column
  * @returns {{ left: number[], right: number[], more: number, factor: number } | null} `more` is added at the end
  */
 export function factors({ by, parameters }, step, row, column) {

@@ -105,9 +105,11 @@ export function cut(token, limit) {
 
 /**
  * Names of tokens in bars, each with its position, counted from 1, where another one is written the same.
- * @param {string[]} labels @param {(label: string) => string} write
+ * @param {string[]} labels @param {(label: string) => string} write @param {number} [since] positions before the first
  */
-export const apart = (labels, write) => (/** @type {number} */ at) =>
-  labels.indexOf(labels[at]) === labels.lastIndexOf(labels[at])
-    ? write(labels[at])
-    : `${write(labels[at])} (${at + 1})`;
+export const apart =
+  (labels, write, since = 0) =>
+  (/** @type {number} */ at) =>
+    labels.indexOf(labels[at]) === labels.lastIndexOf(labels[at])
+      ? write(labels[at])
+      : `${write(labels[at])} (${at + 1 + since})`;

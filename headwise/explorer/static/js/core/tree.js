@@ -11,13 +11,10 @@
  */
 
 /**
- * Each beginning stands in the column of its step. The heir of a beginning, the child that reaches the best hypothesis
- * or
- * else the furthest, or among these has the best score, goes on in its lane; every other child goes to the
- * lane nearest to its parent's that is free as long as its line of heirs goes.
+ * Each beginning stands in the column of its step. Its heir, the child that reaches the best hypothesis, else the
+ * furthest, else of the best score, goes on in its lane; others in the nearest that is free along their line of heirs.
  * @param {Iterable<Leaf>} beams a parent before its children; the parent 0 is the empty beginning
- * @param {number} best the last beginning of the best hypothesis, 0 if it is not known
- * @returns {Layout}
+ * @param {number} best the last beginning of the best hypothesis, 0 if it is not known @returns {Layout}
  */
 export function layout(beams, best) {
   const all = new Map(Array.from(beams, (beam) => [beam.id, beam]));

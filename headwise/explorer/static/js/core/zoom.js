@@ -27,9 +27,7 @@ export function within({ x, y, side }, bounds) {
 
 /**
  * Cells become so many times as large; the point (in pixels of the window) stays where it is.
- * @param {Window} window
- * @param {Bounds} bounds
- * @param {number} factor
+ * @param {Window} window @param {Bounds} bounds @param {number} factor
  * @param {{ x: number, y: number }} point
  */
 export function zoomed(window, bounds, factor, point) {
@@ -45,8 +43,7 @@ export const moved = (window, bounds, right, down) =>
 
 /**
  * The window moves no farther than it must to show a cell; -1 leaves it.
- * @param {Window} window
- * @param {Bounds} bounds
+ * @param {Window} window @param {Bounds} bounds
  * @param {{ q: number, k: number }} cell
  */
 export function showing(window, bounds, { q, k }) {
@@ -57,8 +54,7 @@ export function showing(window, bounds, { q, k }) {
 
 /**
  * The cell at a point of the window; null beside the matrix.
- * @param {Window} window
- * @param {Bounds} bounds
+ * @param {Window} window @param {Bounds} bounds
  * @param {{ x: number, y: number }} point
  */
 export function cellAt(window, bounds, point) {

@@ -281,9 +281,7 @@ function roomOf(node, { queries, keys }) {
 }
 
 /**
- * @param {state.Trace} trace
- * @param {state.Group} group
- * @param {HTMLElement} node
+ * @param {state.Trace} trace @param {state.Group} group @param {HTMLElement} node
  * @param {HTMLElement} read where the chosen cell is read
  * @param {() => boolean} alive
  */
@@ -416,8 +414,7 @@ function seamIn({ rows }, trace, group) {
 
 /**
  * The recording or the series beside a map of times or of steps; null where there is none.
- * @param {state.Trace} trace
- * @param {state.Group} group
+ * @param {state.Trace} trace @param {state.Group} group
  */
 async function heard(trace, group) {
   const { queries, keys } = spelled(trace, group);

@@ -5,7 +5,7 @@ import { post } from "../api.js";
 import { fill, h } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
 import { read, written } from "../core/edits.js";
-import { number, percent, shown } from "../core/text.js";
+import { apart, number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber, layerTitle, sidesOf } from "../titles.js";
@@ -129,8 +129,7 @@ function follow(one, other) {
 
 /**
  * The input of the first side; a number means another example to another run, which is given what it stands for.
- * @param {Side} one
- * @param {Side} other
+ * @param {Side} one @param {Side} other
  */
 function sameInput(one, other) {
   const given = state.asked();
@@ -142,8 +141,7 @@ function sameInput(one, other) {
 /**
  * The group, layer and head of a side, within those there are; head -1 is the mean of all.
  * @param {Side} one
- * @param {Side} [other] the first side, where this is the second
- * @returns {any}
+ * @param {Side} [other] the first side, where this is the second @returns {any}
  */
 function placed(one, other) {
   const trace = one.trace.value;
@@ -271,8 +269,7 @@ function side(one, other) {
 
 /**
  * Draws a node again whenever what it reads changes, and keeps the focus where it was.
- * @param {HTMLElement} node
- * @param {() => any[]} work
+ * @param {HTMLElement} node @param {() => any[]} work
  */
 function effectOn(node, work) {
   effect(() => {
@@ -303,8 +300,7 @@ function swap(one, layer, value) {
 /**
  * What differs, both maps, their difference where they have the same axes, and one row of both.
  * @param {{ empty: HTMLElement, report: HTMLElement, maps: HTMLElement, row: HTMLElement, runs: HTMLElement }} nodes
- * @param {Side} first
- * @param {Side} second
+ * @param {Side} first @param {Side} second
  */
 function drawn({ empty, report, maps, row, runs }, first, second) {
   void state.language.value;
@@ -354,8 +350,7 @@ const swapOf = (edit) =>
 
 /**
  * The weights of a head, or their mean over all heads.
- * @param {{ trace: state.Trace, group: state.Group, layer: string, head: number }} of
- * @returns {Promise<Head>}
+ * @param {{ trace: state.Trace, group: state.Group, layer: string, head: number }} of @returns {Promise<Head>}
  */
 async function headOf({ trace, group, layer, head }) {
   if (head >= 0) return weightsOf(trace, group, layer, head);
@@ -429,8 +424,9 @@ const pick = (q, k) => state.lock({ q, k });
 
 /** @param {HTMLElement} panel @param {any} at a side @param {number} top @param {Cells} cells */
 function weights(panel, at, top, cells) {
+  const [from, to] = [at.group.queries, at.group.keys].map((side) => apart(side, shown));
   const told = (/** @type {number} */ q, /** @type {number} */ k) =>
-    `${shown(at.group.queries[q])} → ${shown(at.group.keys[k])} ${said(at.marked[q * at.group.keys.length + k])}`;
+    `${from(q)} → ${to(k)} ${said(at.marked[q * at.group.keys.length + k])}`;
   const heading = h("h2", { title: at.layer }, h("span", { class: `of-${at.name}` }, at.name), ` ${at.title}`);
   const body = h("div");
   panel.append(heading, body);
@@ -464,7 +460,8 @@ function difference(panel, one, two, cells) {
       `A ${size(a)}, B ${size(b)}.`,
       ...written.map(({ name }) => t("wrote_too", name)),
       t("unlike"),
-      one.trace.source === two.trace.source ? t("unlike_run") : t("unlike_input"),
+      // what one alone wrote has no row of the other
+      written.length === 1 ? "" : t(one.trace.source === two.trace.source ? "unlike_run" : "unlike_input"),
     ];
     body.append(h("p", {}, words.join(" ")));
     return () => {};

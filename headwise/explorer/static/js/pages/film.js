@@ -245,9 +245,7 @@ function advanced(found, at) {
 }
 
 /**
- * @param {HTMLElement} large
- * @param {ReturnType<typeof place>} now
- * @param {any} axes
+ * @param {HTMLElement} large @param {ReturnType<typeof place>} now @param {any} axes
  * @param {import("../core/npy.js").Numbers} matrix
  */
 function shown(large, now, axes, matrix) {

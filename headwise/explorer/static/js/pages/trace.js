@@ -287,8 +287,7 @@ function arrowed(event) {
 
 /**
  * Draws anew; what has the focus has it again, and what was scrolled stays.
- * @param {HTMLElement} place
- * @param {() => void} draw
+ * @param {HTMLElement} place @param {() => void} draw
  */
 function keepFocus(place, draw) {
   const focus = /** @type {HTMLElement | null} */ (document.activeElement);

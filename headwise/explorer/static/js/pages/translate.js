@@ -278,9 +278,7 @@ function written(beam, is, go) {
 
 /**
  * What was likely where the token of the step was chosen.
- * @param {HTMLElement} place
- * @param {Shown} search
- * @param {Path} path
+ * @param {HTMLElement} place @param {Shown} search @param {Path} path
  */
 function choices(place, search, path) {
   return effect(() => {

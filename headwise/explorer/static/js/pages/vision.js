@@ -112,8 +112,7 @@ function given(top) {
 
 /**
  * Gives the focus back to the picture that is drawn anew, where the last one had it.
- * @param {HTMLElement} node
- * @returns {() => void}
+ * @param {HTMLElement} node @returns {() => void}
  */
 function focus(node) {
   const picture = () => /** @type {HTMLElement | null} */ (node.querySelector("canvas.over"));
@@ -146,8 +145,7 @@ const tab = (group) =>
 
 /**
  * The query that is looked at: the one that was clicked, else that of the explanation; -1: the mean of all.
- * @param {state.Trace} trace
- * @param {state.Group} group
+ * @param {state.Trace} trace @param {state.Group} group
  */
 function queried(trace, group) {
   const own = trace.axes[group.name].queries.kind === "patches" ? trace.places.chosen : firstWord(group.queries);

@@ -97,9 +97,20 @@ function aligned(place, search, path, self) {
     place.append(h("p", { class: "side whose" }, title), it.pixels ? "" : line);
     const whose = head < 0 ? t("all_heads") : headName(head);
     const cell = () => spoken(weights, queries, keys);
-    const saying = effect(() => fill(line, said(cell(), weights, queries, keys, whose)));
+    // both axes count the same sequence
+    const since = it.own ? it.first.length : 0;
+    const saying = effect(() => fill(line, said(cell(), weights, queries, keys, whose, since)));
     const more = Math.max(0, expected(search.value) - now.length);
-    const end = heat.mount(place, { weights, group, title, fitsScreen: !it.own, more, short: it.own, spoken: cell });
+    const end = heat.mount(place, {
+      weights,
+      group,
+      title,
+      fitsScreen: !it.own,
+      more,
+      short: it.own,
+      since,
+      spoken: cell,
+    });
     const likely = likelyAt(it, now[now.length - 1]).map(({ text }) => text);
     place.append(h("p", { class: "note" }, () => marks(queries, keys, likely)));
     if (!it.pixels) place.scrollTop = place.scrollHeight;
@@ -129,11 +140,14 @@ function spoken(weights, queries, keys) {
 /**
  * How much of its values a token takes from another, in a sentence.
  * @param {{ q: number, k: number }} cell @param {Float32Array} weights @param {string[]} queries
- * @param {string[]} keys @param {string} whose
+ * @param {string[]} keys @param {string} whose @param {number} since positions before the first row
  */
-function said({ q, k }, weights, queries, keys, whose) {
+function said({ q, k }, weights, queries, keys, whose, since) {
   const row = weights.subarray(q * keys.length, (q + 1) * keys.length);
-  const [from, to] = [quoted(shown(queries[q])), apart(keys, (key) => quoted(cut(key, LETTERS)))(k)];
+  const [from, to] = [
+    apart(queries, (token) => quoted(shown(token)), since)(q),
+    apart(keys, (key) => quoted(cut(key, LETTERS)))(k),
+  ];
   const even = percent(1 / row.filter((weight) => weight >= 0).length, 1);
   return [
     ...phrase("say_step", strong(from), strong(percent(row[k], 1)), strong(to), whose),

@@ -127,9 +127,7 @@ const few = (labels) => (labels && labels.length <= (innerWidth > NARROW ? MOST 
 
 /**
  * The tokens of a side; null where it has none.
- * @param {state.Trace} trace
- * @param {state.Group} group
- * @param {"queries" | "keys"} side
+ * @param {state.Trace} trace @param {state.Group} group @param {"queries" | "keys"} side
  */
 function tokens(trace, group, side) {
   const axis = trace.axes && trace.axes[group.name];
@@ -151,11 +149,8 @@ function put(q, k) {
 }
 
 /**
- * @param {"input" | "answer" | "continuation" | "predicted" | "label" | "value"} name
- * @param {string} text
- * @param {string[] | null} tokens
- * @param {"q" | "k"} side
- * @param {((at: number) => void) | null} pick
+ * @param {"input" | "answer" | "continuation" | "predicted" | "label" | "value"} name @param {string} text
+ * @param {string[] | null} tokens @param {"q" | "k"} side @param {((at: number) => void) | null} pick
  * @param {number} [from] the place of the first token
  */
 function unit(name, text, tokens, side, pick, from = 0) {

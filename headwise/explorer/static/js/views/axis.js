@@ -18,30 +18,29 @@ const placed = (label, at) => `${cut(label, LETTERS)} (${(at + 1).toLocaleString
 /** @param {string[]} labels */
 const repeats = (labels) => new Set(labels).size < labels.length;
 
-/** Each label, with its position where another one is alike. @param {string[]} labels */
-const names = (labels) => apart(labels, (label) => cut(label, LETTERS));
+/** Each label, with its position where another one is alike. @param {string[]} labels @param {number} [since] */
+const names = (labels, since) => apart(labels, (label) => cut(label, LETTERS), since);
 
-/** @param {string[]} labels */
-export function longest(labels) {
+/** @param {string[]} labels @param {number} [since] positions before the first */
+export function longest(labels, since = 0) {
   const whole = labels.length > MANY && repeats(labels);
-  const name = labels.length > MANY ? null : names(labels);
+  const name = labels.length > MANY ? null : names(labels, since);
   return Math.max(
     0,
-    ...labels.map((label, at) => wide(whole ? placed(label, at) : name ? name(at) : cut(label, LETTERS), 12.5)),
+    ...labels.map((label, at) => wide(whole ? placed(label, at + since) : name ? name(at) : cut(label, LETTERS), 12.5)),
   );
 }
 
-/** The same of labels that are short where they are many. @param {string[]} labels */
-export const shortest = (labels) =>
-  labels.length > MANY ? Math.max(...labels.map((label) => wide(cut(label, FEW), 12.5))) : longest(labels);
+/** The same of labels that are short where they are many. @param {string[]} labels @param {number} [since] */
+export const shortest = (labels, since = 0) =>
+  labels.length > MANY ? Math.max(...labels.map((label) => wide(cut(label, FEW), 12.5))) : longest(labels, since);
 
 /**
- * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn how they
- * lie
+ * @param {HTMLElement} place @param {string[]} labels @param {"rows" | "level" | "slanted" | "upright"} turn
  * @param {number} size pixels that they take
- * @param {{ counted?: boolean, seam?: number, short?: boolean, every?: number }} [how] whether positions, counted from
- *   1, stand in place of most labels where many are left out; `seam`: labels before those of what the model wrote;
- *   `short`: of many labels the chosen one is a position too; `every`: columns of a row of patches
+ * @param {{ counted?: boolean, seam?: number, short?: boolean, every?: number, since?: number }} [how] `counted`:
+ *   positions stand for labels that are left out, also for the chosen one where it is `short`; `seam`: labels before
+ *   what the model wrote; `every`: columns of a row of patches; `since`: positions before the first
  * @returns {(window: import("../core/zoom.js").Window, length: number, chosen: number) => void} draws them along so
  * many
  *   pixels; that of the chosen row or column always, and marked
@@ -51,10 +50,10 @@ export function mount(
   labels,
   turn,
   size,
-  { counted = repeats(labels), seam = 0, short = false, every = 0 } = {},
+  { counted = repeats(labels), seam = 0, short = false, every = 0, since = 0 } = {},
 ) {
   const line = turn === "upright" ? UPRIGHT : LINE;
-  const name = labels.length > MANY ? null : names(labels);
+  const name = labels.length > MANY ? null : names(labels, since);
   const down = turn === "rows";
   const brief = short && labels.length > MANY;
   place.className = down ? "rows axis" : `columns axis ${turn}`;
@@ -91,9 +90,9 @@ export function mount(
     fill(
       place,
       seen.map((at) => {
-        const [on, number] = [at === chosen, (at + 1).toLocaleString("en")];
+        const [on, number] = [at === chosen, (at + 1 + since).toLocaleString("en")];
         const token = name ? name(at) : cut(labels[at], brief ? FEW : LETTERS);
-        const text = !positions ? token : on && !brief ? placed(labels[at], at) : number;
+        const text = !positions ? token : on && !brief ? placed(labels[at], at + since) : number;
         const kind = `${on ? "on " : ""}${seam && at >= seam ? "written" : ""}`;
         const label = h("span", { class: kind || null, title: shown(labels[at]) }, text);
         label.style[down ? "top" : "left"] = `${spot(at) + (turn === "slanted" ? side / 2 : 0)}px`;

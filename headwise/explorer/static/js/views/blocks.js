@@ -10,8 +10,7 @@ learn(WORDS);
 /** @typedef {{ canvas: HTMLCanvasElement, entries: Int16Array, columns: number }} Blocks */
 
 /**
- * A matrix of cells that stand for so many rows and columns each: of their entries that farthest from `middle`, so that
- * none is lost; forbidden where all are.
+ * Cells of so many rows and columns each: of their entries that farthest from `middle`; forbidden where all are.
  * @param {Int16Array} entries @param {number} rows @param {number} columns @param {number} down @param {number} across
  * @param {number} [middle] the entry of zero
  */
@@ -29,8 +28,7 @@ function inBlocks(entries, rows, columns, down, across, middle = 0) {
 /**
  * A map painted, a pixel for each cell, which stands for so many rows and columns.
  * @param {import("./legend.js").Shading} how @param {number} rows @param {number} columns @param {number[]} blocks
- * @param {boolean} scores whether zero is in the middle
- * @returns {Blocks}
+ * @param {boolean} scores whether zero is in the middle @returns {Blocks}
  */
 export function inCells(how, rows, columns, [down, across], scores) {
   const cells = inBlocks(how.cells, rows, columns, down, across, scores ? 127.5 : 0);

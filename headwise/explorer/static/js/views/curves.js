@@ -83,14 +83,11 @@ function drawn(place, found) {
 }
 
 /**
- * @param {Measured[]} records
- * @param {string[]} names
- * @param {(one: Measured) => number} value
- * @param {string} title
+ * @param {Measured[]} records @param {string[]} names @param {(one: Measured) => number} value @param {string} title
  */
 function graph(records, names, value, title) {
   const ends = names.map((name) => {
-    const last = records.filter((one) => one.mechanism === name).sort((one, two) => two.n - one.n)[0];
+    const last = /** @type {Measured} */ (ownOf(records, name).at(-1));
     return `${name} ${number(value(last))} (n = ${last.n})`;
   });
   return h(
@@ -101,9 +98,12 @@ function graph(records, names, value, title) {
   );
 }
 
+/** @param {Measured[]} records @param {string} name */
+const ownOf = (records, name) => records.filter((one) => one.mechanism === name).sort((one, two) => one.n - two.n);
+
 /** How much more the last doubling of the length takes. @param {Measured[]} records @param {string} name */
 function bend(records, name) {
-  const own = records.filter((one) => one.mechanism === name).sort((one, two) => one.n - two.n);
+  const own = ownOf(records, name);
   const last = own[own.length - 1];
   const half = own.find((one) => 2 * one.n === last.n);
   return half && half.fwd_ms.p50 > 0 ? `×${number(last.fwd_ms.p50 / half.fwd_ms.p50)}` : "";
@@ -129,11 +129,7 @@ function styled(context, at, dots) {
 
 /**
  * A circle, a square, a triangle or a diamond: colour is not the only sign.
- * @param {CanvasRenderingContext2D} context
- * @param {number} x
- * @param {number} y
- * @param {number} at
- * @param {number} size
+ * @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} at @param {number} size
  */
 function mark(context, x, y, at, size) {
   context.beginPath();
@@ -171,7 +167,7 @@ function paint(canvas, records, names, value) {
     height,
   );
   names.forEach((name, at) => {
-    const own = records.filter((one) => one.mechanism === name).sort((one, two) => one.n - two.n);
+    const own = ownOf(records, name);
     const points = own.map((one) => [across.at(one.n), up.at(Math.max(LEAST, value(one)))]);
     styled(context, at, 1);
     context.beginPath();
@@ -193,13 +189,8 @@ function scaled(values, from, to) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} context
- * @param {any} canvas
- * @param {any} across
- * @param {any} up
- * @param {number[]} lengths
- * @param {number} width
- * @param {number} height
+ * @param {CanvasRenderingContext2D} context @param {any} canvas @param {any} across @param {any} up
+ * @param {number[]} lengths @param {number} width @param {number} height
  */
 function axes(context, canvas, across, up, lengths, width, height) {
   const style = getComputedStyle(canvas);

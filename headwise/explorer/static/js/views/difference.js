@@ -2,7 +2,7 @@
 /** What differs between two heads: in sentences, in a table of their answers, and in one row as paired bars. */
 
 import { getJson, query } from "../api.js";
-import { apart, cut, percent } from "../core/text.js";
+import { apart, cut, legible, percent } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { learn, named, phrase, t } from "../strings.js";
@@ -28,12 +28,8 @@ export const alike = (a, b) =>
 /** What a model answers, after its edits where these change it. @param {Trace} trace */
 const answerOf = ({ output, change }) => (change && change.answer ? change.answer.after : output);
 
-/** What is no character has no picture. @param {string} text */
-const readable = (text) =>
-  text
-    .trim()
-    .replace(/\s+/g, " ")
-    .replace(/[\p{Cc}\p{Cn}\p{Co}\p{Cs}\ufffd]+/gu, "\ufffd");
+/** @param {string} text */
+const readable = (text) => legible(text.trim());
 
 /** A share; none and all without decimals. @param {number} share */
 const part = (share) => (share === 0 || share === 1 ? `${100 * share} %` : percent(share, 1));
@@ -85,7 +81,7 @@ const taken = (weight) => (weight === -Infinity ? 0 : weight);
 
 /** @param {HTMLElement} place @param {Shown} a @param {Shown} b @param {Largest | null} most */
 export function report(place, a, b, most) {
-  const answered = [a, b].map(({ trace }) => [readable(answerOf(trace)).replace(/ /g, "")]);
+  const answered = [a, b].map(({ trace }) => [answerOf(trace).replace(/ /g, "")]);
   const labels = [a, b].flatMap(({ group }) => [group.queries, group.keys]);
   const list = h("ul", { class: "differs" }, sentences(a, b, most));
   const note = h("p", { class: "note" });
@@ -94,7 +90,7 @@ export function report(place, a, b, most) {
     const [one, two] = await Promise.all([doubt(a.trace), doubt(b.trace)]);
     // without an answer there is less to doubt
     const lines = one && two ? [["A, B", one < two ? one : two]] : Object.entries({ A: one, B: two });
-    list.append(...lines.flatMap(([name, words]) => (words ? [h("li", {}, `${name}: ${words}`)] : [])));
+    list.append(...lines.flatMap(([name, words]) => (words ? [h("li", {}, `${name} · ${words}`)] : [])));
   });
   fill(place, h("h2", {}, t("what_differs")), list, note);
 }

@@ -5,7 +5,7 @@ import { getNumbers, query } from "../api.js";
 import { fill, follow, h, strong } from "../dom.js";
 import { effect } from "../store.js";
 import { MOST, read, written } from "../core/edits.js";
-import { number, percent, shown } from "../core/text.js";
+import { number, percent, shown, together } from "../core/text.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
@@ -24,6 +24,8 @@ const SWAPS = [
   "score~distance",
   "mechanism~linear",
 ];
+/** Pixels of a screen whose table has room for one likely token. */
+const NARROW = 700;
 const MASKS = ["causal~1", "window~0", "window~1", "window~2", "window~4"];
 
 /** The masks that mean something for the chosen group: its tokens have an order, and it looks ahead of them. */
@@ -160,9 +162,7 @@ function forced(layer, head, weight, shares) {
  * A list of which one is chosen for the layer.
  * @param {string} name
  * @param {() => string[]} items those that are of use; without any there is no list
- * @param {(one: string) => string} words
- * @param {any} here
- * @param {(layer: string, one: string) => any} made
+ * @param {(one: string) => string} words @param {any} here @param {(layer: string, one: string) => any} made
  */
 function menu(name, items, words, here, made) {
   const list = h("select", { "aria-label": () => t(name) });
@@ -233,6 +233,9 @@ function changed(node) {
   const { answer, effect: sum, places } = change;
   const weights = h("p", { class: "raw" });
   const end = raw(weights, trace, change.unedited);
+  // beside the answer too: the table is below the map
+  const first = largestChange(places);
+  if (first) document.querySelector(".answer-line")?.after(first);
   const chosen = places[0] && "chosen" in places[0];
   fill(
     node,
@@ -260,7 +263,10 @@ function changed(node) {
     chosen && h("p", { class: "note" }, t("moved")),
   );
   document.documentElement.dataset.changed = trace.trace_id;
-  return end;
+  return () => {
+    end();
+    first?.remove();
+  };
 }
 
 /** The token whose probability changes most, in a sentence. @param {any[]} places */
@@ -274,9 +280,7 @@ function largestChange(places) {
 
 /**
  * The weight of the locked cell before and after.
- * @param {HTMLElement} node
- * @param {state.Trace} trace
- * @param {string} unedited
+ * @param {HTMLElement} node @param {state.Trace} trace @param {string} unedited
  */
 function raw(node, trace, unedited) {
   return effect(() => {
@@ -306,7 +310,10 @@ function choices(places) {
   const heads = ["place", "chosen", "before", "after", "divergence", "likeliest"];
   const share = (/** @type {number} */ log) => percent(Math.exp(log), 1);
   const best = (/** @type {[string, number][]} */ few) =>
-    few.map(([name, value]) => `${shown(name)} ${percent(value, 1)}`).join(", ");
+    few
+      .slice(0, innerWidth < NARROW ? 1 : few.length)
+      .map(([name, value]) => together(`${shown(name)} ${percent(value, 1)}`))
+      .join(", ");
   return tableOf(
     { class: "places" },
     heads.map((name) => t(name)),

@@ -1,8 +1,5 @@
 // @ts-check
-/**
- * The tokens of both sides as buttons: a click chooses a token alone; a key chosen behind a query makes a pair. All of
- * them are one stop of the keyboard, arrows go between them.
- */
+/** The tokens of both sides as buttons, one stop of the keyboard: a click chooses one, a key behind a query a pair. */
 
 import { h } from "../dom.js";
 import { shown } from "../core/text.js";
@@ -99,8 +96,7 @@ function inLine(side, from, by) {
 }
 
 /**
- * Marks the token of each side that is chosen, and takes the mark from those before; hundreds of tokens that each
- * follow what is chosen would take longer.
+ * Marks the chosen token of each side alone: hundreds that each follow what is chosen would take longer.
  * @param {{ queries: HTMLElement[], keys: HTMLElement[] }} sides
  * @returns {(at: { q: number, k: number }, mark: (node: HTMLElement, on: boolean) => void) => void}
  */
@@ -117,8 +113,7 @@ function marking({ queries, keys }) {
 /**
  * What is chosen after a click on a token.
  * @param {{ q: number, k: number }} now
- * @param {"q" | "k"} side
- * @param {number} place
+ * @param {"q" | "k"} side @param {number} place
  */
 function next(now, side, place) {
   if (side === "q") return { q: now.q === place && now.k < 0 ? -1 : place, k: -1 };

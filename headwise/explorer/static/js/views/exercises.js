@@ -170,9 +170,7 @@ function printed(steps, seed, title) {
 
 /**
  * The page that is printed; it is not seen on a screen.
- * @param {Steps} steps
- * @param {number} seed
- * @param {string} title
+ * @param {Steps} steps @param {number} seed @param {string} title
  */
 export function worksheet(steps, seed, title) {
   const all = exercises(steps, seed);

@@ -116,11 +116,7 @@ function cell({ numbers }, step, at, head) {
 }
 
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {string} name
- * @param {number} at
- * @param {Shown} shown
- * @param {number} now
+ * @param {HTMLCanvasElement} canvas @param {string} name @param {number} at @param {Shown} shown @param {number} now
  * @param {number} chosen
  */
 function drawn(canvas, name, at, shown, now, chosen) {

@@ -36,8 +36,7 @@ const SPREADS = /** @type {[string, number][]} */ ([
 
 /**
  * The head of the largest value, or of the smallest.
- * @param {Record<string, number>[][]} heads @param {string} name @param {number} sign
- * @returns {Match}
+ * @param {Record<string, number>[][]} heads @param {string} name @param {number} sign @returns {Match}
  */
 export const best = (heads, name, sign = 1) =>
   heads
@@ -127,8 +126,7 @@ export function mount(place, trace, group) {
 /** @typedef {{ group: state.Group, here: () => boolean, pick: () => void }} Framed */
 
 /**
- * Which kind of the chosen head is framed. @param {state.Group} group
- * @returns {(name: string, match: Match) => Framed}
+ * Which kind of the chosen head is framed. @param {state.Group} group @returns {(name: string, match: Match) => Framed}
  */
 function framing(group) {
   const picked = signal("");

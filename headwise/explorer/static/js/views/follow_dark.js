@@ -6,8 +6,7 @@ import * as state from "../state.js";
 
 /**
  * Draws again in other colours, as long as the canvas is there.
- * @param {() => void} draw
- * @param {HTMLElement} canvas
+ * @param {() => void} draw @param {HTMLElement} canvas
  */
 export function followDark(draw, canvas) {
   let end = () => {};

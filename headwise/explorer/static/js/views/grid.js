@@ -16,8 +16,7 @@ const [BESIDE, NARROW] = [392, 760];
 
 /**
  * How large pictures are, so that the map stands beside all of them; a panel becomes as wide as they need.
- * @param {HTMLElement} panel
- * @param {import("../state.js").Group} group
+ * @param {HTMLElement} panel @param {import("../state.js").Group} group
  */
 export function sideOf(panel, { layers, heads }) {
   const narrow = innerWidth <= NARROW;

@@ -12,8 +12,7 @@ import { rolled, rolls, silenced } from "./seen.js";
 
 /**
  * Pixels of the pictures of all layers, and of the numbers above them.
- * @param {state.Group} group
- * @param {number} side
+ * @param {state.Group} group @param {number} side
  */
 export const heightOf = ({ layers }, side) => layers.length * (side + GAP) + 20;
 

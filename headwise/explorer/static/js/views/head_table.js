@@ -117,8 +117,7 @@ function spread(rows, group) {
 
 /**
  * @param {{ layer: number, head: number, found: Record<string, number> }} row
- * @param {state.Group} group
- * @param {string[]} columns
+ * @param {state.Group} group @param {string[]} columns
  * @param {string[]} most the largest number of each column as it reads, "" where several read so
  * @param {number[]} ends the number of which a bar is a share
  */

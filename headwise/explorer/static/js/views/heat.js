@@ -19,6 +19,8 @@ import * as zooming from "./zooming.js";
 
 /** Pixels to the right of a map. */
 const SPARE = 16;
+/** Pixels of a cell that a finger misses. */
+const SMALL = 6;
 /** Pixels below the cells: the legend, the padding of the panel, the line that tells of a cell. */
 const BELOW = 96;
 /** Pixels of a panel beside a map and its labels, of a legend, and of the widest reading beside a map. */
@@ -29,8 +31,7 @@ const LETTERS = 60;
 const WRITTEN = 190;
 /** Pixels of a cell below which a map rather takes the place of its legend on the screen. */
 const READABLE = 6;
-/** Pixels of a map that need not fit the screen, at most; the least height on a screen; and of one that is narrower
- * than so many pixels, which scrolls anyway, the least share. */
+/** Most pixels of a map that need not fit; the least height on a screen; on one so narrow, which scrolls, the share. */
 const [TALLEST, LOWEST, NARROW, SHARE] = [560, 200, 700, 0.6];
 /** Rows whose numbers are worth a page that scrolls, and pixels that they take of it, at most. */
 const [FEW, ROOM] = [32, 660];
@@ -40,21 +41,19 @@ const [LOW, HIGH] = [14, 24];
 const [SHORT, KEY] = [11, 60];
 
 /**
- * `rows` and `columns` are the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of
- * it is seen at once, and so many `more` rows that are to come; `seam`: rows that were read, before those that the
- * model wrote; `key`: the words for what stands beside it; `every`: columns of a row of patches; `short`: labels of
- * many tokens are; `quantity` and `sides`: what numbers, rows and columns are, where they are no attention;
- * `spoken`: the cell of which a sentence above speaks, in place of the line at the foot.
+ * `rows`, `columns`: the tokens of each, where these are not one each; `scores` are signed; `fitsScreen`: all of it is
+ * seen at once, with `more` rows to come; `seam`: rows before those that the model wrote; `key`: words for what stands
+ * beside it; `every`: columns of a row of patches; `short`: labels of many tokens are; `quantity`, `sides`: what it is
+ * of, if not attention; `since`: positions before the first row; `spoken`: the cell of the sentence above.
  * @typedef {{ weights: Float32Array, group: state.Group, title: string, rows?: number[][], columns?: number[][],
  * scores?: boolean, fitsScreen?: boolean, more?: number, seam?: number, key?: string, every?: number, short?: boolean,
- * quantity?: string, sides?: { from: string, to: string }, absent?: legend.Absent,
+ * quantity?: string, sides?: { from: string, to: string }, absent?: legend.Absent, since?: number,
  * spoken?: () => { q: number, k: number } }} Head
  */
 
 /**
  * @param {HTMLElement} place
- * @param {Head & { beside?: ReturnType<typeof import("./sound.js").beside> | null }} head
- * @returns {() => void}
+ * @param {Head & { beside?: ReturnType<typeof import("./sound.js").beside> | null }} head @returns {() => void}
  */
 export function mount(place, head) {
   const { weights, group } = head;
@@ -84,13 +83,13 @@ export function mount(place, head) {
   /** Whether rows that the model wrote can be seen. @param {number} side pixels of a row */
   const written = (side) => Boolean(head.seam && (rows - head.seam) * side >= READABLE);
   const heard = head.beside ? head.beside(sides) : null;
-  const margin = roomOf(head)(group.queries) + 16;
+  const margin = roomOf(head)(group.queries, head.since) + 16;
   const shared = /** @type {HTMLElement | null} */ (place.closest(".attend"));
   shared?.style.removeProperty("--read");
   const { bounds, turn, band } = boundsOf(head, place, canvas, margin);
   const labelled = [
     axis.mount(left, group.queries, "rows", margin, head),
-    axis.mount(top, group.keys, turn, band, head),
+    axis.mount(top, group.keys, turn, band, { ...head, since: 0 }),
   ];
   cell.style.width = `${bounds.width}px`;
   cell.style.height = `${bounds.height}px`;
@@ -102,7 +101,11 @@ export function mount(place, head) {
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
   const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
-  const lines = () => [written(bounds.tall || bounds.least) ? t("seam") : "", head.key ? t(head.key) : ""];
+  const lines = () => [
+    written(bounds.tall || bounds.least) ? t("seam") : "",
+    head.key ? t(head.key) : "",
+    bounds.least < SMALL ? t("enlarge") : "",
+  ];
   const explain = legend.mount(place, small && small.node, () => lines().filter(Boolean).join(" · "));
   /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */
   let pictures = {};
@@ -241,12 +244,8 @@ const dotted = ({ x, y, side, tall = side }) => {
 
 /**
  * What stands behind the marks of cells, as large as the canvas is seen.
- * @param {HTMLCanvasElement} backdrop
- * @param {HTMLCanvasElement} canvas
- * @param {import("./blocks.js").Blocks} picture
- * @param {legend.Shading} how
- * @param {import("../core/zoom.js").Window} window
- * @param {number} rows
+ * @param {HTMLCanvasElement} backdrop @param {HTMLCanvasElement} canvas @param {import("./blocks.js").Blocks} picture
+ * @param {legend.Shading} how @param {import("../core/zoom.js").Window} window @param {number} rows
  * @param {number} columns
  */
 function backed(backdrop, canvas, picture, how, window, rows, columns) {
@@ -307,15 +306,17 @@ export function choose({ q, k }, head) {
 }
 
 /** @param {number} q @param {number} k @param {Head} head */
-const told = (q, k, { weights, group, absent }) => sentence(q, k, weights[q * group.keys.length + k], group, absent);
+const told = (q, k, { weights, group, absent, since }) =>
+  sentence(q, k, weights[q * group.keys.length + k], group, absent, since);
 
 /**
  * What the line at the foot says of a token or a cell.
  * @param {number} q @param {number} k @param {number} value @param {state.Group} group @param {legend.Absent} [absent]
+ * @param {number} [since] positions before the first row
  */
-export function sentence(q, k, value, group, absent) {
+export function sentence(q, k, value, group, absent, since = 0) {
   const name = (/** @type {string} */ label) => cut(label, LETTERS);
-  const [from, to] = [q < 0 ? "" : apart(group.queries, name)(q), k < 0 ? "" : apart(group.keys, name)(k)];
+  const [from, to] = [q < 0 ? "" : apart(group.queries, name, since)(q), k < 0 ? "" : apart(group.keys, name)(k)];
   if (!from || !to) return from || to;
   const weight = value === -Infinity ? legend.lacking(absent, q * group.keys.length + k) : number(value);
   return `${from} → ${to} ${weight}`;
@@ -335,8 +336,7 @@ export function tipAt(tip, from, side) {
 /**
  * @param {HTMLElement} tip
  * @param {{ q: number, k: number } | null} at
- * @param {Head} head
- * @param {import("../core/zoom.js").Window} window
+ * @param {Head} head @param {import("../core/zoom.js").Window} window
  */
 function tipped(tip, at, head, { x, y, side, tall = side }) {
   // a row may be looked at without any of its cells

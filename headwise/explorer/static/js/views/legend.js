@@ -111,7 +111,9 @@ export function mount(place, more = null, lines = () => "") {
   return (how, weights, numerals) => {
     strip.draw(how.name, how.ticks);
     title.textContent = how.title;
-    scale.hidden = Boolean(how.even);
+    const none = !how.ticks.length;
+    strip.node.querySelector("canvas").hidden = none;
+    scale.hidden = none || Boolean(how.even);
     const dots = numerals && weights.some((_, at) => how.numeral(at)?.text === "·");
     notes.textContent = [
       dots ? t("dot_note") : "",

@@ -221,8 +221,7 @@ class LongMap {
 
   /**
    * A tile, painted; null where it cannot be had.
-   * @param {number} block @param {number} down @param {number} across
-   * @returns {Promise<Tile | null>}
+   * @param {number} block @param {number} down @param {number} across @returns {Promise<Tile | null>}
    */
   async load(block, down, across) {
     const how = state.pooled.value || "max";

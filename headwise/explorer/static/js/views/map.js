@@ -23,11 +23,9 @@ const SMALL = 28;
  *   told: (q: number, k: number) => string, pick?: (q: number, k: number) => void,
  *   spot?: () => { q: number, k: number }, quantity?: string, absent?: string, sides?: { from: string, to: string },
  *   room?: { rows: string[][], columns: string[][] }, most?: () => number }} Matrix
- * `quantity`: what the numbers are; with it the map is as wide as its place, has a legend and numbers in its cells;
- * `absent`: words for minus infinity; `low`: where colours begin, in even steps up to `top`; `sides`: what rows and
- * columns are; `spot`: the cell that is
- * marked while none is looked at; `most`: pixels of a cell at most; `room`: labels
- * of this and of other maps, which all leave as much room
+ * `quantity`: what the numbers are, of a map with a legend, as wide as its place; `absent`: minus infinity in words;
+ * `low`: where colours begin; `spot`: the cell that is marked while none is looked at; `most`: pixels of a cell at
+ * most; `room`: labels of all maps that leave as much room
  */
 
 /** @param {HTMLElement} place @param {Matrix} matrix */
@@ -147,8 +145,7 @@ function pressed(event, matrix, rows, columns) {
 
 /**
  * Makes a canvas as large as it is seen; how wide a cell is then, in its pixels.
- * @param {HTMLCanvasElement} canvas
- * @param {number} columns
+ * @param {HTMLCanvasElement} canvas @param {number} columns
  */
 function fitted(canvas, columns) {
   const dots = window.devicePixelRatio || 1;

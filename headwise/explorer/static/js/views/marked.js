@@ -5,8 +5,7 @@ import { getNumbers, query } from "../api.js";
 import { after, under } from "../core/masked.js";
 
 /**
- * @param {import("../state.js").Trace} trace
- * @param {import("../state.js").Group} group
+ * @param {import("../state.js").Trace} trace @param {import("../state.js").Group} group
  * @param {string} layer @param {number} head -1: the mean of all
  * @returns {Promise<{ weights: Float32Array, marked: Float32Array }>}
  */

@@ -20,9 +20,8 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
  * @typedef {{ at: number[], on: boolean, down: boolean, line?: boolean }} Marks
  */
 /**
- * `name` names it for the focus; `kind` is a class; `rows` and `columns` are labels of these `kinds`, columns null for
- * numbers from 1; `others`: cells of other heads; `marks` are followed; `share`: weights, which are not below zero;
- * `bare`: colours alone; `move` is done by an arrow, `pick` by a click and Enter.
+ * `name`: for the focus; `kind`: a class; `kinds`: of the labels; `columns`: null for numbers; `others`: of other
+ * heads; `marks` are followed; `share`: weights; `bare`: colours alone; `move`: by arrows, `pick`: by a click.
  * @typedef {{ name: string, symbol: string, kind?: string, text: string, values: number[][], rows: string[],
  *   columns: string[] | null, kinds: string[], others?: (row: number, column: number) => boolean, places: number,
  *   marks: () => Marks, share?: boolean, bare?: boolean, pick: (row: number, column: number) => void,

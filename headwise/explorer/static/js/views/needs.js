@@ -188,10 +188,7 @@ function mostAlike(values, names) {
 
 /**
  * The traces of some inputs through the same run, while they are wanted; the one that is shown is there.
- * @param {state.Trace} trace
- * @param {string[]} inputs
- * @param {() => boolean} wanted
- * @returns {Promise<string[]>}
+ * @param {state.Trace} trace @param {string[]} inputs @param {() => boolean} wanted @returns {Promise<string[]>}
  */
 async function tracesOf(trace, inputs, wanted) {
   const found = [];
@@ -214,8 +211,7 @@ function choose(layer, head) {
 
 /**
  * Muting every head, asked for by a button and ended by another.
- * @param {HTMLElement} place
- * @param {state.Trace} trace
+ * @param {HTMLElement} place @param {state.Trace} trace
  * @param {() => string[]} given inputs
  */
 function one_by_one(place, trace, given) {

@@ -272,8 +272,7 @@ function marked(nodes, shown, now, rings) {
 
 /**
  * What one node attends to, or the strongest pairs of a molecule, in a sentence and as bars.
- * @param {HTMLElement} place
- * @param {Seen} seen
+ * @param {HTMLElement} place @param {Seen} seen
  */
 export function reading(place, seen) {
   const pairs = pairsOf(seen);

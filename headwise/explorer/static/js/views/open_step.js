@@ -206,11 +206,7 @@ function matrices(all, link, now) {
 
 /**
  * `own`: whether the link makes it.
- * @param {Steps} all
- * @param {Link} link
- * @param {Step} step
- * @param {Place} now
- * @param {boolean} own
+ * @param {Steps} all @param {Link} link @param {Step} step @param {Place} now @param {boolean} own
  */
 function drawMatrix(all, link, step, now, own) {
   const { axes, shape, name } = step;

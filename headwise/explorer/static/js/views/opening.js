@@ -15,14 +15,12 @@ const MANY = 60;
 /** @typedef {import("./spelled.js").Group} Group */
 
 /**
- * The tokens of the cell that tells most: between two sequences the largest weight, of those that are the largest of
- * their rows if it can be; within one the largest weight on another token than its own and the first (in a graph read
- * for one node: of its row); of a pooling, and where there is none or all of these are faint, the largest weight.
- * Special tokens take part only where there are no others.
- * `rows` and `columns` are the tokens of each; `marked` is minus infinity where a pair is forbidden.
+ * The tokens of the cell that tells most: between two sequences the largest weight, if it can be of the largest of
+ * rows; within one the largest on another token than its own and the first (in a graph read for one node: of its row);
+ * else the largest. Special tokens take part only where there are no others.
+ * `rows`, `columns`: the tokens of each; `marked`: minus infinity where a pair is forbidden.
  * @param {{ weights: Float32Array, marked: Float32Array, rows: number[][], columns: number[][] }} head
- * @param {Trace} trace
- * @param {Group} group
+ * @param {Trace} trace @param {Group} group
  */
 export function openingCell({ weights, marked, rows, columns }, trace, group) {
   const { queries, keys } = spelled(trace, group);

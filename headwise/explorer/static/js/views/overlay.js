@@ -170,8 +170,7 @@ export function controls() {
 
 /**
  * Queries that are no places: words, class tokens, the mean of all.
- * @param {import("../pages/vision.js").Seen} seen
- * @param {What} what
+ * @param {import("../pages/vision.js").Seen} seen @param {What} what
  */
 function queries(seen, what) {
   // without a choice a caption shows a word; the mean lies behind the last one
@@ -198,9 +197,7 @@ function queries(seen, what) {
 
 /**
  * The arrows move the place that looks, or that a word looks at.
- * @param {KeyboardEvent} event
- * @param {import("../pages/vision.js").Seen} seen
- * @param {What} what
+ * @param {KeyboardEvent} event @param {import("../pages/vision.js").Seen} seen @param {What} what
  */
 function moved(event, seen, what) {
   const move = MOVES[event.key];

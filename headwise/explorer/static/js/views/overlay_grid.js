@@ -52,9 +52,7 @@ export function mount(place, seen, chosen) {
 }
 
 /**
- * @param {import("../pages/vision.js").Seen} seen
- * @param {number} layer
- * @param {number} head
+ * @param {import("../pages/vision.js").Seen} seen @param {number} layer @param {number} head
  * @param {number} side pixels
  */
 function small(seen, layer, head, side) {

@@ -102,9 +102,7 @@ function varied(paths, traces, films) {
 
 /**
  * Other layers, heads, groups, queries.
- * @param {string} place
- * @param {URLSearchParams} asked
- * @param {state.Trace} trace
+ * @param {string} place @param {URLSearchParams} asked @param {state.Trace} trace
  */
 function ofTrace(place, asked, trace) {
   const named = asked.get("group");
@@ -125,8 +123,7 @@ function ofTrace(place, asked, trace) {
 
 /**
  * The other steps of what is seen first, then other heads and layers.
- * @param {URLSearchParams} asked
- * @param {import("../pages/film.js").Film} film
+ * @param {URLSearchParams} asked @param {import("../pages/film.js").Film} film
  */
 function ofFilm(asked, film) {
   /** @type {Others} */
@@ -141,8 +138,7 @@ function ofFilm(asked, film) {
 
 /**
  * All that a set of questions can be where these parts are any of those values.
- * @param {URLSearchParams} asked
- * @param {Others} others
+ * @param {URLSearchParams} asked @param {Others} others
  */
 function changed(asked, others) {
   let found = [new URLSearchParams(asked)];

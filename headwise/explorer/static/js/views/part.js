@@ -67,8 +67,7 @@ export function part(head, from, row) {
 const sum = (weights) => weights.reduce((all, weight) => all + weight, 0);
 
 /**
- * As many keys as are drawn: the largest of the chosen row, then of each row the largest, the second of each, and so
- * on, until there are enough.
+ * As many keys as are drawn: the largest of the chosen row, of each row, the second of each, and so on.
  * @param {Heads} head @param {number} from @param {number} to the rows that are drawn @param {number} chosen
  */
 function strongestKeys({ weights, group }, from, to, chosen) {
@@ -87,8 +86,7 @@ function strongestKeys({ weights, group }, from, to, chosen) {
 
 /**
  * The links of a large head: a part of it, others by buttons, or by choosing a row there.
- * @param {HTMLElement} place @param {Heads} head
- * @param {(place: HTMLElement, part: Heads) => () => void} draw
+ * @param {HTMLElement} place @param {Heads} head @param {(place: HTMLElement, part: Heads) => () => void} draw
  */
 export function mount(place, head, draw) {
   const { queries, keys } = head.group;

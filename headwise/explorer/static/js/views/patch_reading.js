@@ -16,9 +16,7 @@ learn(WORDS);
 const [SMALL, NARROW] = [0.001, 760];
 
 /**
- * @param {HTMLElement} place
- * @param {import("../pages/vision.js").Seen} seen
- * @param {import("./overlay.js").What} what
+ * @param {HTMLElement} place @param {import("../pages/vision.js").Seen} seen @param {import("./overlay.js").What} what
  * @param {boolean} mean of the heads
  */
 export function mount(place, seen, what, mean) {

@@ -87,9 +87,7 @@ const shares = (map, classes) => classes.flatMap(([name], at) => (map.includes(a
 
 /**
  * The classes of the pixel under the pointer.
- * @param {PointerEvent} event
- * @param {HTMLCanvasElement} canvas
- * @param {Uint8Array[]} maps
+ * @param {PointerEvent} event @param {HTMLCanvasElement} canvas @param {Uint8Array[]} maps
  * @param {[string, string][]} classes
  */
 function under(event, canvas, maps, classes) {

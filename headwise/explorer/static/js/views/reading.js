@@ -15,7 +15,7 @@ import { WORDS } from "../words/reading.js";
 import { chosen, sentence } from "./heat.js";
 import { marks } from "./marks.js";
 import { spelled } from "./spelled.js";
-import { rolled } from "./seen.js";
+import { rolled, silenced } from "./seen.js";
 import { fact, measures, shares } from "./shares.js";
 import { named } from "./steps.js";
 
@@ -32,9 +32,7 @@ const MANY = 60;
  */
 
 /**
- * @param {HTMLElement} place
- * @param {Read} head
- * @param {state.Trace} trace
+ * @param {HTMLElement} place @param {Read} head @param {state.Trace} trace
  * @param {state.Group} group whose layer is shown
  */
 export function mount(place, head, trace, group) {
@@ -128,19 +126,16 @@ const significant = (value) => (value === -Infinity ? number(value) : value.toPr
 
 /**
  * The score of a cell of two tokens, first of the facts, and what it is.
- * @param {HTMLElement} facts
- * @param {HTMLElement} meant
- * @param {Read} head
- * @param {state.Trace} trace
- * @param {state.Group} group
- * @param {number} q
- * @param {number} k
+ * @param {HTMLElement} facts @param {HTMLElement} meant @param {Read} head @param {state.Trace} trace
+ * @param {state.Group} group @param {number} q @param {number} k
  */
 function scored(facts, meant, head, trace, group, q, k) {
   const whole = head.group.queries.length === group.queries.length && head.group.keys.length === group.keys.length;
-  if (inside() || rolled(group) || !whole || !head.marked || head.marked.length > CELLS) return undefined;
-  let alive = true;
   const { layer, head: at } = state.place(group);
+  // the weights of a muted head are none of its scores
+  if (inside() || rolled(group) || silenced(layer, at) || !whole || !head.marked || head.marked.length > CELLS)
+    return undefined;
+  let alive = true;
   getNumbers(`/api/v1/traces/${trace.trace_id}/matrix?${query({ layer, head: at, stage: "masked" })}`).then(
     (scores) => {
       if (!alive) return;

@@ -140,9 +140,7 @@ function attention(place, report) {
 /**
  * @param {HTMLElement} panel
  * @param {{ name: string, model: string }} side
- * @param {Record<string, any>} given
- * @param {number} at
- * @param {number} which
+ * @param {Record<string, any>} given @param {number} at @param {number} which
  */
 async function one(panel, side, given, at, which) {
   const trace = await post("/api/v1/traces", { model: side.model, ...given });

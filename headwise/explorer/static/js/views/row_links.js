@@ -129,10 +129,9 @@ async function linksOf(trace, group, title) {
 }
 
 /**
- * A row as a head of one query, with the keys that it attends to: of more than are drawn those with the largest weights
- * of the chosen head. Nodes stand by their weights, tokens in their order.
- * @param {state.Trace} trace @param {state.Group} group @param {number} q
- * @param {Drawn} all
+ * A row as a head of one query: of more keys than are drawn those with the largest weights of the chosen head. Nodes
+ * stand by their weights, tokens in their order.
+ * @param {state.Trace} trace @param {state.Group} group @param {number} q @param {Drawn} all
  */
 function rowOf(trace, group, q, all) {
   const { head } = state.place(group);

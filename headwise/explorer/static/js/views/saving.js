@@ -13,15 +13,13 @@ const TOO_LARGE = 413;
 
 /**
  * Buttons for a picture, which is made when it is asked for, as one stop.
- * @param {string} name
- * @param {() => Promise<import("../core/picture.js").Picture>} make
+ * @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make
  */
 export const picture = (name, make) => toolbar(() => t("savedPicture"), "saving", buttons(name, make));
 
 /**
  * The same within other buttons.
- * @param {string} name
- * @param {() => Promise<import("../core/picture.js").Picture>} make
+ * @param {string} name @param {() => Promise<import("../core/picture.js").Picture>} make
  */
 export function buttons(name, make) {
   const drawing = () => import("../core/picture.js");

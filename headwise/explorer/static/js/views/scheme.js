@@ -242,10 +242,7 @@ function hands(place, { values, grid = 0 }) {
 
 /**
  * A dial for some of the pairs, from the fastest to the slowest.
- * @param {HTMLCanvasElement} canvas
- * @param {Numbers} values
- * @param {number} row
- * @param {number} grid
+ * @param {HTMLCanvasElement} canvas @param {Numbers} values @param {number} row @param {number} grid
  */
 function dials(canvas, values, row, grid) {
   const width = canvas.clientWidth;

@@ -52,9 +52,7 @@ export function options(trace, group) {
 
 /**
  * The same as a server is asked for it; nothing where all tokens are shown.
- * @param {state.Trace} trace
- * @param {state.Group} group
- * @returns {Record<string, string>}
+ * @param {state.Trace} trace @param {state.Group} group @returns {Record<string, string>}
  */
 export function foldedBy(trace, group) {
   const { merged, special } = options(trace, group);
@@ -108,9 +106,7 @@ export const silenced = (layer, head) => read(state.edits.value).some((edit) => 
 
 /**
  * The scores under the mask; null where a layer has none.
- * @param {state.Trace} trace
- * @param {string} layer
- * @param {number} head
+ * @param {state.Trace} trace @param {string} layer @param {number} head
  */
 async function scoresOf(trace, layer, head) {
   try {
@@ -136,8 +132,7 @@ const sides = ({ queries, keys }) => `${queries.length} × ${keys.length}`;
 
 /**
  * What is merged and hidden, in a sentence.
- * @param {state.Group} group
- * @param {import("../core/folding.js").Folded} found
+ * @param {state.Group} group @param {import("../core/folding.js").Folded} found
  * @param {import("../core/folding.js").Options} how
  */
 function told(group, found, how) {

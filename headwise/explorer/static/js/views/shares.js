@@ -10,8 +10,7 @@ export const BARS = 7;
 
 /**
  * The largest weights of a row as bars, one of them marked.
- * @param {(at: number) => any} label
- * @param {number[]} row
+ * @param {(at: number) => any} label @param {number[]} row
  * @param {number[]} order the places of its weights, the largest first
  * @param {number} marked
  * @param {{ most?: number, full?: number, told?: (weight: number) => string, press?: (at: number) => void }} [how] bars

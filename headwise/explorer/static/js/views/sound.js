@@ -1,7 +1,6 @@
 // @ts-check
 /**
- * The spectrogram of a recording in grey along the sides of a map whose places are times, the chosen row of weights as
- * a line over it: what is seen of the map, and no more.
+ * The spectrogram of a recording along a map of times, the chosen row as a line over it.
  */
 
 import { coloursOf, contextOf, density } from "../core/canvas.js";
@@ -27,8 +26,7 @@ const [DEEP, ALONE, FEW] = [64, 200, 3];
 
 /**
  * The spectrogram of a trace whose group has times, to be put beside a map.
- * @param {import("../state.js").Trace} trace
- * @param {import("../state.js").Group} group
+ * @param {import("../state.js").Trace} trace @param {import("../state.js").Group} group
  */
 export async function heard(trace, group) {
   const numbers = await getNumbers(`/api/v1/traces/${trace.trace_id}/sound`);
@@ -91,10 +89,7 @@ function lined(canvas, row, from, each) {
 }
 
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {number} width
- * @param {number} height
- * @param {HTMLCanvasElement} image
+ * @param {HTMLCanvasElement} canvas @param {number} width @param {number} height @param {HTMLCanvasElement} image
  * @param {number[]} part left, top, width and height
  */
 function drawn(canvas, width, height, image, [left, top, across, down]) {

@@ -7,9 +7,7 @@
 
 /**
  * What is known of the tokens of both sides.
- * @param {Trace} trace
- * @param {Group} group
- * @returns {{ queries: Side, keys: Side }}
+ * @param {Trace} trace @param {Group} group @returns {{ queries: Side, keys: Side }}
  */
 export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 

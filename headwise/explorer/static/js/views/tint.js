@@ -6,9 +6,7 @@ import * as state from "../state.js";
 
 /**
  * Puts the colour of a weight from 0 to `top` behind a token; its letters stay readable.
- * @param {HTMLElement} node
- * @param {number} weight
- * @param {number} [top]
+ * @param {HTMLElement} node @param {number} weight @param {number} [top]
  */
 export function tint(node, weight, top = 1) {
   const name = state.dark.value ? "ink dark" : "ink light";

@@ -58,8 +58,7 @@ export const headWidth = ({ by }) => (by.query ? by.query.shape[1] : 0);
 /**
  * Where one is: the locked cell, else the largest weight; a column.
  * @param {Steps} all
- * @param {boolean} [once] not to be followed
- * @returns {Place}
+ * @param {boolean} [once] not to be followed @returns {Place}
  */
 export function place(all, once = false) {
   const { by, queries, keys } = steps.peek() || all;
@@ -77,9 +76,7 @@ export function place(all, once = false) {
 
 /**
  * The cell on which a head opens, or the largest weight of a row.
- * @param {Step} weights
- * @param {Step | undefined} masked
- * @param {number} row
+ * @param {Step} weights @param {Step | undefined} masked @param {number} row
  */
 function strongest({ values }, masked, row) {
   const [trace, group] = [state.trace.value, state.chosen()];
@@ -95,9 +92,7 @@ function strongest({ values }, masked, row) {
 
 /**
  * The labels along an axis: tokens, or numbers from 1.
- * @param {Steps} all
- * @param {string} axis
- * @param {number} length
+ * @param {Steps} all @param {string} axis @param {number} length
  */
 export function labels({ queries, keys }, axis, length) {
   const known = axis === "queries" ? queries : axis === "keys" ? keys : [];

@@ -6,8 +6,7 @@ import { lookAt, looking } from "./writing.js";
 
 /**
  * @param {ReturnType<typeof import("./player.js").player>} self @param {{ peek: () => number }} count
- * @param {{ peek: () => { it: import("../core/search.js").Search } }} search
- * @returns {() => void} ends it
+ * @param {{ peek: () => { it: import("../core/search.js").Search } }} search @returns {() => void} ends it
  */
 export function keyboard(self, count, search) {
   const around = (/** @type {number} */ part, /** @type {number} */ by) => {
@@ -28,9 +27,16 @@ export function keyboard(self, count, search) {
         ? 0
         : start.layers.length;
   };
+  /** Another row of those that stand. @param {number} by */
+  const row = (by) => {
+    const [now, last] = [state.query.peek(), self.step()];
+    state.lock({ q: Math.max(0, Math.min(last, (now < 0 ? last : now) + by)), k: -1 });
+  };
   /** @type {Record<string, () => void>} */
   const keys = {
     " ": () => self.turn(),
+    ArrowUp: () => row(-1),
+    ArrowDown: () => row(1),
     ArrowLeft: () => self.go(self.step() - 1),
     ArrowRight: () => self.go(self.step() + 1),
     Home: () => self.go(0),

@@ -17,8 +17,7 @@ import { looking } from "./writing.js";
 const [LARGE, SMALL] = [256, 72];
 
 /**
- * @param {HTMLElement} place
- * @param {Search} it
+ * @param {HTMLElement} place @param {Search} it
  * @param {Beam[]} path as far as it is shown
  * @param {(step: number) => void} go
  */
@@ -51,12 +50,8 @@ function large(it, image, look, token) {
 }
 
 /**
- * @param {Search} it
- * @param {HTMLCanvasElement} image
- * @param {Float32Array | null} look
- * @param {Beam} beam
- * @param {boolean} now
- * @param {() => void} go
+ * @param {Search} it @param {HTMLCanvasElement} image @param {Float32Array | null} look @param {Beam} beam
+ * @param {boolean} now @param {() => void} go
  */
 function small(it, image, look, beam, now, go) {
   const canvas = h("canvas", { class: "over" });
@@ -75,12 +70,8 @@ function small(it, image, look, beam, now, go) {
 }
 
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {number} side
- * @param {Search} it
- * @param {HTMLCanvasElement} image
- * @param {Float32Array | null} weights
- * @param {boolean} lines
+ * @param {HTMLCanvasElement} canvas @param {number} side @param {Search} it @param {HTMLCanvasElement} image
+ * @param {Float32Array | null} weights @param {boolean} lines
  */
 function painted(canvas, side, it, image, weights, lines) {
   const { covered, shape } = it.start.image;
@@ -100,9 +91,7 @@ function painted(canvas, side, it, image, weights, lines) {
 
 /**
  * A token, and the places that it looks at most.
- * @param {Search} it
- * @param {Float32Array | null} look
- * @param {string} token
+ * @param {Search} it @param {Float32Array | null} look @param {string} token
  */
 function told(it, look, token) {
   if (!look) return shown(token);

@@ -88,6 +88,7 @@ export const WORDS = {
   rows_columns: ["row: layer, column: head", "行：层，列：头"],
   row_of: ["The row of {0}", "{0} 这一行"],
   effective: ["keys looked at", "有效键数"],
+  enlarge: ["to enlarge: pinch, wheel or +", "放大：双指、滚轮或 +"],
   all_zero: ["every weight is 0, as of a muted head", "所有权重为 0（例如被屏蔽的头）"],
   divergence: ["KL divergence (nats)", "KL 散度（奈特）"],
   log_prob: ["change of log-probability", "对数概率的变化"],

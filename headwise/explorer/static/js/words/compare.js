@@ -7,7 +7,7 @@ export const WORDS = {
     "并排比较两个头、两个模型、两种机制或两个输入。请选择 B 与 A 有何不同。",
   ],
   choose_sides: ["Choose A and B", "选择 A 与 B"],
-  two_trainings: ["Two trainings", "两次训练"],
+  two_trainings: ["Two models", "两个模型"],
   what_differs: ["What differs", "有何不同"],
   mean_of_all_heads: ["mean of heads", "各头平均"],
   same_answer: ["Both answer “{0}”", "两者的输出都是“{0}”"],
