@@ -24,8 +24,6 @@ const SWAPS = [
   "score~distance",
   "mechanism~linear",
 ];
-/** Pixels of a screen whose table has room for one likely token. */
-const NARROW = 700;
 const MASKS = ["causal~1", "window~0", "window~1", "window~2", "window~4"];
 
 /** The masks that mean something for the chosen group: its tokens have an order, and it looks ahead of them. */
@@ -310,10 +308,7 @@ function choices(places) {
   const heads = ["place", "chosen", "before", "after", "divergence", "likeliest"];
   const share = (/** @type {number} */ log) => percent(Math.exp(log), 1);
   const best = (/** @type {[string, number][]} */ few) =>
-    few
-      .slice(0, innerWidth < NARROW ? 1 : few.length)
-      .map(([name, value]) => together(`${shown(name)} ${percent(value, 1)}`))
-      .join(", ");
+    few.map(([name, value]) => together(`${shown(name)} ${percent(value, 1)}`)).join(", ");
   return tableOf(
     { class: "places" },
     heads.map((name) => t(name)),

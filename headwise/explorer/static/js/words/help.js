@@ -12,7 +12,7 @@ export const WORDS = {
     "Pointer: hover shows a cell, a click locks it. Wheel or two fingers zoom a large map, a drag moves it.",
     "指针：悬停查看单元格，点击锁定。滚轮或双指缩放大图，拖动以移动。",
   ],
-  key_move: ["move the locked cell; Translate: ↑ ↓ a row", "移动锁定的单元格；翻译：↑ ↓ 换行"],
+  key_move: ["move the locked cell; Translate: ↑ ↓ row", "移动锁定的单元格；翻译：↑ ↓ 换行"],
   key_far: ["by ten", "一次移动十格"],
   key_ends: ["to the ends of its row", "移到行首、行尾"],
   key_layer: ["layer", "层"],
