@@ -46,7 +46,7 @@ export const WORDS = {
   ],
   pick: ["A click forces another token, and the model goes on from it.", "点击可强制另一个词元，模型由此继续。"],
   writerKeys: [
-    "Keys: Space plays · ← → step · ↑ ↓ row · Home End first, last · [ ] layer · , . head · n scale · Esc undoes a choice",
-    "按键：空格播放 · ← → 单步 · ↑ ↓ 换行 · Home End 首、末步 · [ ] 层 · , . 头 · n 刻度 · Esc 取消选择",
+    "Space plays · ← → step · ↑ ↓ row · Home End first, last · [ ] layer · , . head · n scale · Esc undoes a choice",
+    "空格播放 · ← → 单步 · ↑ ↓ 换行 · Home End 首、末步 · [ ] 层 · , . 头 · n 刻度 · Esc 取消选择",
   ],
 };
