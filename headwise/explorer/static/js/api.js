@@ -13,8 +13,8 @@ let bytes = 0;
 /** Requests that are not answered yet. */
 let waiting = 0;
 
-/** Ends what can wait and is under way. */
-let idle = new AbortController();
+/** Ends what can wait and is under way; the head that it is of. */
+let [idle, head] = [new AbortController(), ""];
 
 /**
  * Numbers that can wait: asked for when nothing else is, given up where something is, and asked for again; null where
@@ -25,9 +25,11 @@ export async function getIdle(path, wanted) {
   for (;;) {
     while (waiting) await new Promise((done) => setTimeout(done, 50));
     if (!wanted()) return null;
-    const { signal } = (idle = new AbortController());
+    const { signal } = ([idle, head] = [new AbortController(), String(path.match(/layer=.*head=\d+/))])[0];
     try {
-      return await getNumbers(path, signal);
+      const found = await getNumbers(path, signal);
+      idle = new AbortController();
+      return found;
     } catch (error) {
       if (!signal.aborted) throw error;
     }
@@ -104,7 +106,9 @@ function once(path, read, signal) {
   }
   const entry = { bytes: 0, found: fetched(path, read, signal) };
   kept.set(path, entry);
-  const forget = () => void (kept.get(path) === entry && kept.delete(path));
+  const forget = () => {
+    if (kept.get(path) === entry && kept.delete(path)) bytes -= entry.bytes;
+  };
   // who asks again does not get what was given up
   signal?.addEventListener("abort", forget, { once: true });
   entry.found.catch(forget);
@@ -138,7 +142,8 @@ async function asked(path, options) {
     return kept;
   }
   let answer;
-  if (options.signal !== idle.signal) idle.abort();
+  // the map of the same head takes up what is done
+  if (options.signal !== idle.signal && !path.endsWith(`overview?${head}`)) idle.abort();
   waiting += 1;
   try {
     answer = await fetch(path, options);

@@ -216,11 +216,13 @@ function follow() {
 /** Says at the foot what the page does not say itself: the answer, and warnings about the input. */
 function footed() {
   effect(() => {
+    void state.language.value;
     const [found, page] = [state.trace.value, state.page.value];
-    if (!found || UNTRACED.has(page)) return;
-    const answer = ANSWERED.has(page) ? [] : [`${t("answer")}: ${found.output}`];
+    if (!found || (page === "translate" && !state.lacks(page))) return;
+    const none = UNTRACED.has(page);
+    const answer = none || ANSWERED.has(page) ? [] : [`${t("answer")}: ${found.output}`];
     const tell = (/** @type {string[]} */ ...notes) => (state.status.value = [...answer, ...notes].join(" · "));
-    if (!found.warnings.length || WARNED.has(page)) tell();
+    if (none || !found.warnings.length || WARNED.has(page)) tell();
     else
       import("./words/refusals.js").then(({ noted }) => {
         if (found === state.trace.peek() && page === state.page.peek()) tell(noted(found.warnings));

@@ -2,8 +2,7 @@
 /** Heads without a preference. */
 
 /**
- * What a head that looks everywhere alike gives to a single key of a row, as a mean over rows: in a causal group row i
- * has i + 1 keys, and the first has none before it.
+ * What an even head gives to a key, as a mean over rows: in a causal group row i has i + 1, none before the first.
  * @param {number} keys @param {boolean} causal @param {string} which "previous" or another key
  */
 export function evenShare(keys, causal, which) {

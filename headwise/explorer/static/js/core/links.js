@@ -51,8 +51,7 @@ function reach(sorted, mass) {
 }
 
 /**
- * Parts of a sequence between its special tokens, as of a pair of sentences: the part of each token, -1 for a special
- * one; null where it has other than two parts.
+ * The part of each token between special ones, as of a pair of sentences, -1 for these; null for other than two.
  * @param {number[]} special @param {number} length
  */
 export function sentencePair(special, length) {

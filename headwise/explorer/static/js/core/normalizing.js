@@ -2,8 +2,7 @@
 /** How the scores of a row become its weights, number by number. */
 
 /**
- * What each score of a row becomes on the way to its weight: names of columns and their numbers, and of each the sum
- * where it is one of the steps. Null for a normalizer whose way is not known here.
+ * What scores become on the way to weights: columns, and whether a sum is a step; null for an unknown one.
  * @param {string} name @param {number[]} scores @param {number[]} weights
  * @returns {{ columns: [string, number[], boolean][], sum: number, top: number, extra?: number } | null}
  */

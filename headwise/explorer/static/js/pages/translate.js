@@ -113,8 +113,7 @@ export function mount(place) {
 }
 
 /**
- * Once an input is written, the step whose token looks at most words is open: the last, an end, shows least. Where
- * all is one sequence, the last is, whose map has all rows.
+ * Opens the step whose token looks at most words: the last, an end, shows least; of one sequence the last.
  * @param {{ value: ReturnType<typeof drawn>, peek: () => ReturnType<typeof drawn> }} search
  * @param {import("../views/writing.js").Open} open @param {ReturnType<typeof player>} self
  */

@@ -44,8 +44,8 @@ const firm = (text) => text.replace(/ (?=[\d行列])|(?<=第) /g, "\u00a0");
 const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value > all[most] ? at : most), 0);
 
 /**
- * An image in grey under what the query of the page Vision looks at; of a caption the word that looks most at one
- * place, where it gives half of its weight to that, else the one on which the page opens.
+ * An image in grey under what the query of Vision looks at; of a caption the word that gives half of its weight to
+ * one place, else that on which the page opens.
  * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Drawn | null>} null: no layer looks at places
  */
 export async function image(place, trace) {

@@ -38,8 +38,7 @@ const part = (share) => (share === 0 || share === 1 ? `${100 * share} %` : perce
 const inColour = ({ name }, share) => h("b", { class: `of-${name}` }, part(share));
 
 /**
- * The cell of words in which two maps of the same rows and columns differ most, the first where they do not; `most`:
- * how much they differ there; `any`: the cell of all in which they differ most, `size`: how much.
+ * The cell of words in which two maps differ most, else the first; `most`: by how much; `any`, `size`: of all cells.
  * @param {Shown} a @param {Shown} b
  */
 export function largest(a, b) {
@@ -81,7 +80,7 @@ const taken = (weight) => (weight === -Infinity ? 0 : weight);
 
 /** @param {HTMLElement} place @param {Shown} a @param {Shown} b @param {Largest | null} most */
 export function report(place, a, b, most) {
-  const answered = [a, b].map(({ trace }) => [answerOf(trace).replace(/ /g, "")]);
+  const answered = [a, b].map(({ trace }) => [answerOf(trace).trim().replace(/[ \n]/g, "")]);
   const labels = [a, b].flatMap(({ group }) => [group.queries, group.keys]);
   const list = h("ul", { class: "differs" }, sentences(a, b, most));
   const note = h("p", { class: "note" });

@@ -36,7 +36,7 @@ export function shading({ weights, scores, quantity, top: given, absent, write }
   const cells = (scores ? signed : entries)(weights, top, scale);
   absent?.blank.forEach((at) => (cells[at] = 0));
   const marks = top > 0 ? (scores ? signedTicks(top, scale) : ticks(top, scale, write)) : [];
-  const title = top > 0 ? quantity || t(scores ? "score_bar" : "weight_bar") : t("all_zero");
+  const title = top > 0 || (scores && quantity) ? quantity || t(scores ? "score_bar" : "weight_bar") : t("all_zero");
   // halves that are alike may stand for numbers that are not
   const text = !scores ? share : quantity ? (/** @type {number} */ value) => share(value || 1e-9) : scored;
   const numeral = (/** @type {number} */ at) =>

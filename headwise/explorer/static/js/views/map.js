@@ -37,7 +37,7 @@ export function mount(place, matrix) {
   const { sides } = matrix;
   const { room = { rows: [matrix.rows], columns: [matrix.columns] } } = matrix;
   const [left, above] = [h("div"), h("div")];
-  const beside = axis.mount(left, matrix.rows, "rows", Math.max(...room.rows.map(axis.longest)) + 12);
+  const beside = axis.mount(left, matrix.rows, "rows", Math.max(...room.rows.map((all) => axis.longest(all))) + 12);
   const titled = (/** @type {any} */ text) =>
     sides ? h("div", { class: text && "axis-title" }, text && t(text)) : null;
   const frame = h(
@@ -56,7 +56,7 @@ export function mount(place, matrix) {
     : matrix.width || 300;
   const most = matrix.most?.() || (matrix.quantity ? LARGEST : SMALL);
   const side = Math.max(4, Math.min(most, Math.floor(wide / Math.max(rows, columns, 1))));
-  const label = Math.max(...room.columns.map(axis.longest));
+  const label = Math.max(...room.columns.map((all) => axis.longest(all)));
   const level = label + 6 <= side;
   const over = axis.mount(above, matrix.columns, level ? "level" : "upright", level ? 22 : label + 10);
   const explain = matrix.quantity ? legend.mount(place) : null;

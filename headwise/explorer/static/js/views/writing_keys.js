@@ -30,6 +30,7 @@ export function keyboard(self, count, search) {
   /** Another row of those that stand. @param {number} by */
   const row = (by) => {
     const [now, last] = [state.query.peek(), self.step()];
+    if (self.playing()) self.go(last);
     state.lock({ q: Math.max(0, Math.min(last, (now < 0 ? last : now) + by)), k: -1 });
   };
   /** @type {Record<string, () => void>} */
@@ -55,6 +56,8 @@ export function keyboard(self, count, search) {
   const pressed = (/** @type {KeyboardEvent} */ event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     const work = keys[event.key];
+    // elsewhere they scroll
+    if (/Up|Down/.test(event.key) && !target.matches("canvas.heat")) return;
     if (
       !work ||
       (!state.singles.value && /^[^ ]$/.test(event.key)) ||
