@@ -47,7 +47,7 @@ def test_each_frame_has_the_numbers_of_its_step(page, site, reel):
         for q, k in ((0, 0), (1, 3), (4, 4)):
             assert under(page, q, k, exact) == pytest.approx(exact[q, k], rel=6e-3)
     # an untrained model does not translate: what is fed to it is not called its answer
-    caption = "right answer, fed in each frame" if reel.probes[1]["target"] else "answer"
+    caption = "answer, fed in each frame" if reel.probes[1]["target"] else "answer"
     assert page.locator(".side", has_text=f"{caption}: ").count() == 1
     entropy = page.locator("figure", has_text="entropy").locator(".now").inner_text()
     assert float(entropy) == pytest.approx(float(reel.curves(LAYER)[0, 0, 1]), rel=6e-3)

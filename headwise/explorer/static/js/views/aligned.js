@@ -145,7 +145,7 @@ function spoken(weights, queries, keys) {
 function said({ q, k }, weights, queries, keys, whose, since) {
   const row = weights.subarray(q * keys.length, (q + 1) * keys.length);
   const [from, to] = [
-    apart(queries, (token) => quoted(shown(token)), since)(q),
+    since ? apart(queries, (token) => quoted(shown(token)), since)(q) : quoted(shown(queries[q])),
     apart(keys, (key) => quoted(cut(key, LETTERS)))(k),
   ];
   const even = percent(1 / row.filter((weight) => weight >= 0).length, 1);
