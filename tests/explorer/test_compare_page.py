@@ -129,6 +129,19 @@ def test_an_address_with_edits_that_are_none_is_read_without_them(page, site):
     assert page.locator(".edits li").count() == 0
 
 
+def test_a_head_is_muted_once_and_what_changes_stands_above_the_map_until_it_is_undone(page, site):
+    opened(page, site, ATTEND, "data-ready")
+    mute = page.get_by_role("button", name="Mute head", exact=True)
+    mute.click()
+    page.wait_for_selector("html[data-changed]")
+    mute.click()
+    assert page.locator(".edits li").count() == 1
+    above = page.locator(".answer-line + .say")
+    assert above.inner_text() == page.locator(".change .say").inner_text()
+    page.get_by_role("button", name="Undo").click()
+    above.wait_for(state="detached")
+
+
 def test_a_layer_with_another_mechanism_or_mask(page, site):
     opened(page, site, ATTEND.replace("decoder+cross", "encoder+self"), "data-ready")
     page.get_by_role("button", name="Swap mechanism").click()

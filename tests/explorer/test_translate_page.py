@@ -391,3 +391,18 @@ def test_a_search_is_known_as_far_as_it_is_told(page, site, lines):
         keys = weights.shape[-1]
         np.testing.assert_allclose(row[:keys], weights[1, 0])
         assert np.isnan(row[keys:]).all()
+
+
+def test_arrows_choose_one_row_after_another_and_scroll_elsewhere(page, site):
+    opened(page, site, AT)
+    page.locator("canvas.heat").focus()
+    rows = []
+    for _ in range(2):
+        page.keyboard.press("ArrowUp")
+        page.locator(".say strong").first.wait_for()
+        rows.append(page.evaluate("import('/static/js/state.js').then((one) => one.query.value)"))
+        assert page.evaluate("document.activeElement.className") == "heat"
+    assert rows[0] - rows[1] == 1
+    page.locator("canvas.heat").blur()
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("import('/static/js/state.js').then((one) => one.query.value)") == rows[1]

@@ -10,8 +10,8 @@
  */
 
 /**
- * Of a merged word the weights are summed over its keys and averaged over its queries. Special tokens that are hidden
- * take what they hold with them, unless the rest of a row shares it ("share": each row sums to what it did).
+ * Weights of a merged word are summed over its keys and averaged over its queries. Hidden special tokens take theirs
+ * with them, unless the rest of a row shares it ("share": rows keep their sums).
  * @param {Matrix} matrix a pair that a mask forbids is minus infinity
  * @param {{ queries: Spelled, keys: Spelled }} spelled @param {Options} options @returns {Folded}
  */

@@ -121,8 +121,8 @@ export const isClear = (spot, half, boxes, field) =>
   boxes.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
 
 /**
- * Where the name of a node stands: within the field and on no box, nearer to its node than to others and off the lines
- * where it can be; undefined where there is no room.
+ * Where the name of a node stands: within the field, on no box, nearest to its node, off lines if it can be; else
+ * undefined.
  * @param {number} node @param {number[]} half of the name's width and height
  * @param {{ spots: number[][], pairs: number[][], boxes: number[][], field: number[], nearer: number }} drawing a box
  * of each node comes first; `pairs` have a line; `nearer`: pixels by which others are further away

@@ -66,6 +66,7 @@ export function mount(panels, search, path, self) {
 function aligned(place, search, path, self) {
   return effect(() => {
     const it = search.value.it;
+    const focused = place.contains(document.activeElement);
     fill(place);
     const now = path.value;
     if (!now.length) {
@@ -114,6 +115,8 @@ function aligned(place, search, path, self) {
     const likely = likelyAt(it, now[now.length - 1]).map(({ text }) => text);
     place.append(h("p", { class: "note" }, () => marks(queries, keys, likely)));
     if (!it.pixels) place.scrollTop = place.scrollHeight;
+    // a new map, the same focus
+    if (focused) place.querySelector("canvas")?.focus();
     return () => {
       picture();
       saying();

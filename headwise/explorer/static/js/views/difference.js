@@ -116,7 +116,7 @@ export function measured(place, a, b) {
 }
 
 /**
- * A line for each of two runs, what both were measured by, and whether that compares.
+ * Two runs, what both were measured by, and whether that compares.
  * @param {Shown[]} sides
  * @param {{ task: string, data: string[], digests: Record<string, string> | null, metrics: Record<string, number>
  * }[]} cards `digests` of what the files of `data` hold; null: unknown

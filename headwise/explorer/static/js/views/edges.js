@@ -20,8 +20,7 @@ import { wide } from "../core/wide.js";
 const [BOND, APART] = [1.6, 5];
 /** Where a number of a bond may stand: on one side, on the other, a little further away. */
 const AWAY = [1, -1, 1.6, -1.6];
-/** Pixels by which another bond is further from a number than its own: where there is room, at least, and where all
- * numbers are those of one node; pixels between two numbers. */
+/** Pixels by which other bonds are further from a number than its own: with room, at least, of one node; between. */
 const [CLEARLY, RATHER, HARDLY, GAP] = [7, 5, -0.5, 4];
 /** Pixels by which another atom is further from a number than its own. */
 const NEARER = 6;

@@ -45,7 +45,7 @@ let lastChip = { head: -1, at: 0, focus: false };
 /**
  * @typedef {{ head: number, place: number, weights: Float32Array }} Coloured a head, and which colour it has
  * @typedef {{ q: number, k: number, weight: number, place: number }} Line
- * `part`: where the rows and columns of a part are in the head that it is of, null where all of them are there; every
+ * `part`: where rows and columns of a part are in its head, null where all are there; every
  * link of it is drawn; `press`: what a click on a token does, where it does not lock it;
  * `top`: the largest weight of what it is a part of
  * @typedef {import("./heat.js").Head & { coloured?: Coloured[], count?: number, chosen?: number,

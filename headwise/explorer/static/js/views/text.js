@@ -212,8 +212,7 @@ function pressed(head, side, at) {
 }
 
 /**
- * A side's title and tokens; many of them in a box that scrolls, which says what is in sight and brings there what is
- * chosen.
+ * A side's title and tokens, many in a box that scrolls to what is chosen and says what is in sight.
  * @param {HTMLElement} place @param {string} title @param {HTMLElement[]} tokens
  * @param {() => { at: number, chosen: boolean, tinted: boolean }} wanted the token that is brought into sight, -1 for
  * none; what is tinted has more room
