@@ -8,6 +8,7 @@ from headwise.attention.call import Call
 from headwise.attention.masks import Causal, Padding, Window
 from headwise.attention.mechanisms.scored import Scored
 from headwise.attention.normalizers import Sinks
+from headwise.cancellation import cancelled_by
 from headwise.errors import ConfigError, ShapeError, Unsupported
 from headwise.explain import pooling
 from headwise.explain.explanation import Layer
@@ -186,3 +187,17 @@ def test_a_record_keeps_no_more_than_it_may():
         record(layer, most_bytes=4 * x.nbytes - 1),
     ):
         layer["layer"](Call(x, x, x))
+
+
+def test_a_map_is_given_up_between_two_strips(monkeypatch):
+    monkeypatch.setattr(MODULE, "_AT_ONCE", 16)
+    polled = []
+
+    def check():
+        polled.append(None)
+        if len(polled) == 3:
+            raise TimeoutError
+
+    with cancelled_by(check), pytest.raises(TimeoutError):
+        pooled(Whole(np.ones((1, 16, 8))), 0, 1)
+    assert len(polled) == 3

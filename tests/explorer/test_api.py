@@ -14,6 +14,7 @@ from headwise.explain import heads
 from headwise.explorer import api, traces
 from headwise.explorer.api import add_explorer
 from headwise.explorer.explorer import Store
+from headwise.explorer.pages import add_pages
 from headwise.explorer.traces import Traced, traced
 from headwise.explorer.wire import npy
 from headwise.service.app import create_app
@@ -236,3 +237,16 @@ def test_thumbnails_lose_no_strong_weight():
     assert small.shape == (1, 32, 32)
     assert small.max() == 255
     assert (small > 0).sum() == 1
+
+
+def test_scripts_are_sent_packed_to_whoever_takes_them(runs):
+    with TestClient(create_app(runs, more=[add_pages]), base_url="http://127.0.0.1:8000") as client:
+        plain, packed = (
+            client.get("/static/js/app.js", headers={"Accept-Encoding": taken}) for taken in ("identity", "gzip")
+        )
+        again = client.get("/static/js/app.js", headers={"If-None-Match": plain.headers["ETag"]})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert int(packed.headers["Content-Length"]) < len(plain.content) / 2
+    assert packed.content == plain.content
+    assert (again.status_code, again.content) == (304, b"")

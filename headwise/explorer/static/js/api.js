@@ -25,7 +25,8 @@ export async function getIdle(path, wanted) {
   for (;;) {
     while (waiting) await new Promise((done) => setTimeout(done, 50));
     if (!wanted()) return null;
-    const { signal } = ([idle, head] = [new AbortController(), String(path.match(/layer=.*head=\d+/))])[0];
+    const { signal } = (idle = new AbortController());
+    head = String(path.match(/layer=.*head=\d+/));
     try {
       const found = await getNumbers(path, signal);
       idle = new AbortController();

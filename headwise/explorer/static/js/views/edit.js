@@ -58,12 +58,7 @@ function add(edit) {
   const edits = read(state.edits.peek());
   // the largest weight of what is edited may be elsewhere
   state.lock(state.cell());
-  if (
-    written(edits)
-      .split("|")
-      .includes(written([edit]))
-  )
-    return;
+  if (edits.some((one) => written([one]) === written([edit]))) return;
   if (edits.length >= MOST) state.status.value = t("toomany");
   else state.edits.value = written([...edits, edit]);
 }
