@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 
 from headwise.explain.ramps import CONTROLS, LINES, PALETTE, hexadecimal
 from headwise.service.app import Service
@@ -19,11 +19,16 @@ def add_pages(app: FastAPI, service: Service) -> None:
     """Adds the pages to a service: `/` and what it loads from `/static`."""
     folder = Path(str(files("headwise.explorer") / "static"))
     paths = [path for path in sorted(folder.rglob("*")) if path.suffix[1:] in _TYPES]
-    contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    served = {path.relative_to(folder).as_posix(): _served(path) for path in paths}
 
-    app.add_api_route("/", _served("index.html", contents["index.html"]), include_in_schema=False)
-    for name, content in contents.items():
-        app.add_api_route(f"/static/{name}", _served(name, content), include_in_schema=False)
+    app.add_api_route("/", served["index.html"], include_in_schema=False)
+
+    # one route for all, which are too many to be tried one by one
+    @app.get("/static/{name:path}", include_in_schema=False)
+    async def static(name: str, request: Request) -> Response:
+        if name not in served:
+            raise HTTPException(404)
+        return await served[name](request)
 
     colours = {name: hexadecimal(name) for name in CONTROLS} | {"palette": PALETTE}
     colours |= {f"lines {scheme}": lines for scheme, lines in LINES.items()}
@@ -34,10 +39,11 @@ def add_pages(app: FastAPI, service: Service) -> None:
         return as_json(colours)
 
 
-def _served(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:
+def _served(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    content = path.read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    kind = f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"
+    kind = f"{_TYPES[path.suffix[1:]]}; charset=utf-8"
     packed = gzip.compress(content, mtime=0)
 
     async def serve(request: Request) -> Response:

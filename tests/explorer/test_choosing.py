@@ -230,7 +230,7 @@ def test_masks_are_offered_where_they_change_something(page, site, group, masks)
 def test_chinese_has_no_blank_between_its_own_words(page, site):
     opened(page, site, f"#/attend?m=run&x={TEXT.replace(' ', '+')}&g=encoder+self&lang=zh&q=1&k=1")
     page.wait_for_selector(".read .say:has-text('取自自身')")
-    closed = """async (parts) => (await import('/static/js/core/closed.js')).closed(parts).join('')"""
+    closed = """async (parts) => (await import('/static/js/core/phrases.js')).closed(parts).join('')"""
     assert page.evaluate(closed, ["更多的 ", "40 %", " 取自 ", "自身", "。"]) == "更多的 40 % 取自自身。"
     assert page.evaluate(closed, ["屏蔽 ", "交叉注意力 L2H4", " 时"]) == "屏蔽交叉注意力 L2H4 时"
     assert page.evaluate(closed, ["值取自 ", "apple", "。"]) == "值取自 apple。"

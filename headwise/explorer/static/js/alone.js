@@ -3,14 +3,12 @@
 
 import { setRamps } from "./core/color.js";
 import { fill, h } from "./dom.js";
-import { foot } from "./foot.js";
+import { controls, followTheme, foot } from "./frame.js";
 import { inside } from "./inside.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
 import { effect } from "./store.js";
 import { learn, t } from "./strings.js";
-import { followTheme } from "./theme.js";
-import { controls } from "./views/controls.js";
 import { worded } from "./views/series.js";
 import { WORDS } from "./words/help.js";
 

@@ -5,14 +5,12 @@ import { Refused, getJson, post } from "./api.js";
 import { setRamps } from "./core/color.js";
 import { read } from "./core/edits.js";
 import { fill, h } from "./dom.js";
-import { foot } from "./foot.js";
+import { controls, followTheme, foot } from "./frame.js";
 import { forget } from "./keeping.js";
 import { pressed } from "./keys.js";
 import * as state from "./state.js";
 import { effect, signal } from "./store.js";
 import { t } from "./strings.js";
-import { followTheme } from "./theme.js";
-import { controls } from "./views/controls.js";
 
 const PAGES = {
   "": "home",

@@ -1,8 +1,7 @@
 // @ts-check
 /** Pictures as lists of marks, which become SVG or pixels; text stays text in both. */
 
-import { segment, sharp } from "./canvas.js";
-import { FONT, SIZE } from "./wide.js";
+import { FONT, SIZE, segment, sharp } from "./canvas.js";
 
 /** @typedef {{ kind: "rect", x: number, y: number, width: number, height: number, fill: string }} Rect */
 /**

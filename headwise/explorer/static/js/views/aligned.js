@@ -3,7 +3,7 @@
 
 import { post } from "../api.js";
 import { alignment, likelyAt } from "../core/search.js";
-import { quoted } from "../core/quoted.js";
+import { quoted } from "../core/phrases.js";
 import { apart, cut, percent, shown, together } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import * as state from "../state.js";

@@ -1,7 +1,7 @@
 // @ts-check
 /** What counts by a method of attribution, in place of weights: its map, and under it what it is and does not say. */
 
-import { after } from "../core/masked.js";
+import { after } from "./marked.js";
 import { significant } from "../core/digits.js";
 import { apart, cut, percent } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";

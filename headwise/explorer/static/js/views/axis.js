@@ -2,7 +2,7 @@
 /** The labels along one side of a map: those of the rows or columns that are seen, as many as can be read. */
 
 import { fill, h } from "../dom.js";
-import { wide } from "../core/wide.js";
+import { wide } from "../core/canvas.js";
 import { apart, cut, shown } from "../core/text.js";
 
 const [LETTERS, FEW] = [12, 6];

@@ -1,13 +1,12 @@
 // @ts-check
 /** Pictures of examples that are no texts: the weights of one query over an image, under a spectrogram, on edges. */
 
-import { coloursOf, contextOf, segment } from "../core/canvas.js";
+import { FONT, coloursOf, contextOf, segment, wide as widthOf } from "../core/canvas.js";
 import { getJson, getNumbers, query } from "../api.js";
 import { coloured, drawn, firstWord, gridded, of, picture, sharpest } from "../core/overlay.js";
 import { isAromatic, molecule, roomFor, stretched } from "../core/placing.js";
 import { STRENGTH, lettersOn } from "../core/color.js";
 import { cut, percent, together } from "../core/text.js";
-import { FONT, wide as widthOf } from "../core/wide.js";
 import { h } from "../dom.js";
 import * as state from "../state.js";
 import { learn, phrase, t } from "../strings.js";

@@ -1,10 +1,9 @@
 // @ts-check
 /** What a drawing of nodes has behind its nodes: edges or bonds, weights as wide lines, and their numbers. */
 
-import { coloursOf, segment, sharp } from "../core/canvas.js";
+import { coloursOf, segment, sharp, wide } from "../core/canvas.js";
 import { inward, isClear, isOwn, roomFor } from "../core/placing.js";
 import { share } from "../core/text.js";
-import { wide } from "../core/wide.js";
 
 /** @typedef {import("../pages/graph.js").Part} Part */
 /** @typedef {{ q: number, k: number, weight: number }} Edge */

@@ -14,7 +14,6 @@ import { t } from "../strings.js";
 import { sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
 import * as legend from "./legend.js";
-import * as minimap from "./minimap.js";
 import * as zooming from "./zooming.js";
 
 /** Pixels to the right of a map. */
@@ -100,7 +99,7 @@ export function mount(place, head) {
   from.textContent = rows < 2 ? "" : bounds.height < WRITTEN ? whole.split(/: |：/).slice(-1)[0] : whole;
   to.textContent = t(names.to);
   const zoomed = zooming.mount(canvas, bounds);
-  const small = Math.max(rows, columns) > minimap.FROM ? minimap.mount(bounds) : null;
+  const small = Math.max(rows, columns) > zooming.FROM ? zooming.minimap(bounds) : null;
   const lines = () => [
     written(bounds.tall || bounds.least) ? t("seam") : "",
     head.key ? t(head.key) : "",

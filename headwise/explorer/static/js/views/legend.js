@@ -4,8 +4,7 @@
 import { fill, h } from "../dom.js";
 import { signedTicks, ticks } from "../core/bar.js";
 import { entries, letters, signed } from "../core/color.js";
-import { painted } from "../core/heatmap.js";
-import { largestOf } from "../core/largest.js";
+import { largestOf, painted } from "../core/heatmap.js";
 import { scored, share } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";

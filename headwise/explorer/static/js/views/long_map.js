@@ -19,7 +19,6 @@ import { headTitle, sidesOf } from "../titles.js";
 import * as axis from "./axis.js";
 import { chosen, tipAt, roomAt, spared } from "./heat.js";
 import * as legend from "./legend.js";
-import * as minimap from "./minimap.js";
 import * as reading from "./reading.js";
 import { Rows, opening, openingRow } from "./rows.js";
 import { BARS } from "./shares.js";
@@ -143,7 +142,7 @@ class LongMap {
     const panel = /** @type {HTMLElement | null} */ (place.closest(".attend > .wide"));
     if (panel) spared(/** @type {HTMLElement} */ (panel.parentElement), panel, margin + this.bounds.width);
     const zoomed = zooming.mount(canvas, this.bounds);
-    const small = minimap.mount(this.bounds);
+    const small = zooming.minimap(this.bounds);
     this.shrink = ({ values, rows, columns }) => {
       const cells = entries(values, this.top(this.overview.block), /** @type {any} */ (state.scale.value));
       small.put(cells, state.inks(), rows, columns);

@@ -4,7 +4,7 @@
 import { getNumbers, post, postLines } from "../api.js";
 import { fill, h, strong } from "../dom.js";
 import { batch, effect, signal } from "../store.js";
-import { closed } from "../core/closed.js";
+import { closed } from "../core/phrases.js";
 import { minus } from "../core/digits.js";
 import { LARGEST, NUMERALS } from "../core/fit.js";
 import { decimals, number } from "../core/text.js";

@@ -5,7 +5,7 @@ import { ticks } from "../core/bar.js";
 import { lettersOn } from "../core/color.js";
 import { apart, isAromatic, molecule, stretched } from "../core/placing.js";
 import { cut, percent } from "../core/text.js";
-import { wide } from "../core/wide.js";
+import { wide } from "../core/canvas.js";
 import { fill, h, repainted, strong } from "../dom.js";
 import { MOVES, wrapped } from "../keys.js";
 import * as state from "../state.js";

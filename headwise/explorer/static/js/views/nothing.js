@@ -4,11 +4,8 @@
 import { fill, follow, h } from "../dom.js";
 import * as state from "../state.js";
 import { effect } from "../store.js";
-import { learn, phrase, t } from "../strings.js";
-import { WORDS } from "../words/nothing.js";
+import { phrase, t } from "../strings.js";
 import { later } from "./later.js";
-
-learn(WORDS);
 
 /** Pages on which a picture is sent. */
 const SENDING = new Set(["vision", "attend"]);

@@ -3,11 +3,10 @@
 
 import { SCALES, letters, ramp } from "../core/color.js";
 import { NUMERALS } from "../core/fit.js";
-import { painted } from "../core/heatmap.js";
-import { largestOf } from "../core/largest.js";
+import { largestOf, painted } from "../core/heatmap.js";
 import { MOST_CELLS } from "../core/picture.js";
 import { cut, decimals, shown } from "../core/text.js";
-import { SIZE, wide } from "../core/wide.js";
+import { SIZE, wide } from "../core/canvas.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headName, layerNumber, sidesOf } from "../titles.js";

@@ -4,8 +4,7 @@
 import { getNumbers, query } from "../api.js";
 import { fill, h, strong } from "../dom.js";
 import { inside } from "../inside.js";
-import { closed } from "../core/closed.js";
-import { quoted } from "../core/quoted.js";
+import { closed, quoted } from "../core/phrases.js";
 import { apart, cut, number, percent } from "../core/text.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";

@@ -1,7 +1,7 @@
 // @ts-check
 /** A window of the tokens of a large head, tinted by the weights of one row; the others are reached by buttons. */
 
-import { largestAt } from "../core/largest.js";
+import { largestAt } from "../core/heatmap.js";
 import { apart, cut, number, percent } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import { effect } from "../store.js";

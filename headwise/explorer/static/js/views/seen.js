@@ -5,14 +5,13 @@ import { getNumbers, query } from "../api.js";
 import { inside } from "../inside.js";
 import { read } from "../core/edits.js";
 import { folded, splits } from "../core/folding.js";
-import { after } from "../core/masked.js";
+import { after, weightsOf } from "./marked.js";
 import { number } from "../core/text.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
 import { groupTitle, headTitle } from "../titles.js";
 import { classOf } from "./answer.js";
 import { spelled } from "./spelled.js";
-import { weightsOf } from "./marked.js";
 
 /**
  * `weights` has 0 where `marked` has minus infinity: pairs that the mask forbids. `rows` and `columns` are the tokens

@@ -3,7 +3,7 @@
 
 import { fill, h, strong } from "../dom.js";
 import { effect, signal } from "../store.js";
-import { largestAt, largestOf } from "../core/largest.js";
+import { largestAt, largestOf } from "../core/heatmap.js";
 import { apart, cut, number, percent, shown, together } from "../core/text.js";
 import * as ends from "./ends.js";
 import { choose, chosen, locked } from "./heat.js";

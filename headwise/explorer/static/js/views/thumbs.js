@@ -7,7 +7,6 @@ import { inside } from "../inside.js";
 import { effect } from "../store.js";
 import * as state from "../state.js";
 import { t } from "../strings.js";
-import * as folding from "./folding.js";
 import { sideOf } from "./grid.js";
 import * as headGrid from "./head_grid.js";
 import { rested } from "./later.js";
@@ -45,11 +44,7 @@ function draw(node, trace, group, alive) {
   // the map is measured before the pictures come
   const grid = h("div", { class: "heads-of-all" });
   grid.style.setProperty("--height", `${headGrid.heightOf(group, side)}px`);
-  const tools = () => [
-    headGrid.rollout(group),
-    folding.switches(trace, group),
-    inside() ? null : saving.trace(trace, group),
-  ];
+  const tools = () => [headGrid.rollout(group), switches(trace, group), inside() ? null : saving.trace(trace, group)];
   const more = toolbar(() => t("save"), "more", tools());
   node.append(
     grid,
@@ -100,4 +95,30 @@ function longThumbs(grid, line, work) {
     gone = true;
     stop();
   };
+}
+
+/**
+ * Switches that mean something for a group: words for sub-words; special tokens shown, hidden, or hidden and shared.
+ * @param {state.Trace} trace @param {state.Group} group
+ */
+function switches(trace, group) {
+  const can = foldable(trace, group);
+  const words = () =>
+    h(
+      "button",
+      {
+        class: () => (state.merged.value ? "tab chosen" : "tab"),
+        "aria-pressed": () => String(state.merged.value !== ""),
+        onclick: () => state.mergedNext(),
+        title: () => t("merged_note"),
+      },
+      () => t("merge"),
+    );
+  const special = () =>
+    h(
+      "button",
+      { class: () => (state.special.value ? "tab chosen" : "tab"), onclick: () => state.specialNext() },
+      () => `${t("special")}: ${t(`special_${state.special.value || "show"}`)}`,
+    );
+  return h("span", { class: "views" }, can.merged ? words() : null, can.special ? special() : null);
 }

@@ -3,11 +3,8 @@
 
 import { h } from "../dom.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { t } from "../strings.js";
 import { offers } from "./fitting.js";
-import { WORDS } from "../words/nothing.js";
-
-learn(WORDS);
 
 /** @param {HTMLElement} place */
 export function mount(place) {

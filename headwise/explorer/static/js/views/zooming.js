@@ -1,10 +1,13 @@
 // @ts-check
 /** The window on a large map: moved by the wheel, by two fingers, by a drag and by keys; kept from head to head. */
 
+import { h } from "../dom.js";
 import { extend } from "../keys.js";
 import { effect } from "../store.js";
-import { moved, whole, within, zoomed } from "../core/zoom.js";
+import { painted } from "../core/heatmap.js";
+import { moved, pooled, whole, within, zoomed } from "../core/zoom.js";
 import * as state from "../state.js";
+import { t } from "../strings.js";
 
 /** @typedef {import("../core/zoom.js").Bounds} Bounds */
 /** @typedef {import("../core/zoom.js").Window} Window */
@@ -118,4 +121,62 @@ function followed(fingers, which, at, bounds) {
   const next = zoomed(now(bounds), bounds, far(at) / Math.max(1, far(before)), middle);
   // the middle moves half as far as the finger
   return put(moved(next, bounds, (before.x - at.x) / 2, (before.y - at.y) / 2), bounds);
+}
+
+/** Smaller maps are seen well enough without a small one. */
+export const FROM = 64;
+const SIDE = 96;
+
+/**
+ * All of a large map, small, while it is not seen whole, with the window that is seen; a press or a drag moves it.
+ * @param {Bounds} bounds
+ * @returns {{ node: HTMLElement, put: (entries: Int16Array, ramp: string, down?: number, across?: number) => void,
+ * end: () => void }}
+ */
+export function minimap(bounds) {
+  const { rows, columns } = bounds;
+  const unit = SIDE / Math.max(rows, columns);
+  const [width, height] = [Math.max(8, Math.round(columns * unit)), Math.max(8, Math.round(rows * unit))];
+  const canvas = h("canvas", { class: "minimap", width, height, "aria-hidden": "true", title: () => t("minimap") });
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  let small = document.createElement("canvas");
+  const paint = () => {
+    const context = canvas.getContext("2d");
+    const { x, y, side, tall = side } = now(bounds);
+    context.clearRect(0, 0, width, height);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(small, 0, 0, width, height);
+    context.strokeStyle = getComputedStyle(canvas).getPropertyValue("--mark").trim();
+    context.lineWidth = 2;
+    const across = Math.min(width - 2, (bounds.width / side / columns) * width);
+    const down = Math.min(height - 2, (bounds.height / tall / rows) * height);
+    context.strokeRect((x / columns) * width + 1, (y / rows) * height + 1, across, down);
+  };
+  const move = (/** @type {PointerEvent} */ event) => {
+    const box = canvas.getBoundingClientRect();
+    const { side, tall = side } = now(bounds);
+    const x = ((event.clientX - box.left) / box.width) * columns - bounds.width / side / 2;
+    const y = ((event.clientY - box.top) / box.height) * rows - bounds.height / tall / 2;
+    put(within({ x, y, side }, bounds), bounds);
+  };
+  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+    canvas.setPointerCapture(event.pointerId);
+    move(event);
+  });
+  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons && move(event));
+  const end = effect(() => {
+    canvas.hidden = state.span.value.times === 1;
+    paint();
+  });
+  return {
+    node: canvas,
+    // a map of blocks has fewer
+    put: (entries, ramp, down = rows, across = columns) => {
+      const found = pooled(entries, down, across, SIDE);
+      small = painted(found.entries, found.rows, found.columns, ramp);
+      paint();
+    },
+    end,
+  };
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Chinese without blanks between its own words. */
+/** Tokens and names within sentences. */
 
 const [BEGINS, ENDS] = [/^[\u3400-\u9fff]/, /[\u3400-\u9fff]$/];
 const textOf = (/** @type {any} */ part) => String(part?.textContent ?? part ?? "");
@@ -12,3 +12,6 @@ export const closed = (parts) =>
     const begun = ENDS.test(before) && BEGINS.test(part.trimStart()) ? part.trimStart() : part;
     return BEGINS.test(after) && ENDS.test(begun.trimEnd()) ? begun.trimEnd() : begun;
   });
+
+/** A token without a letter or digit would be read as part of the sentence. @param {string} token */
+export const quoted = (token) => (/[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`);
