@@ -79,7 +79,7 @@ def bring(page, name):
 
 
 def percents(text):
-    return [float(part) / 100 for part in re.findall(r"(\d+(?:\.\d+)?) %", text)]
+    return [float(part) / 100 for part in re.findall(r"(\d+(?:\.\d+)?)\s%", text)]
 
 
 def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
@@ -92,6 +92,8 @@ def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
     told = re.search(r"KL divergence \(nats\) (\S+) · change of log-probability (\S+)", shown)
     assert float(told[1]) == pytest.approx(change["effect"]["divergence"], rel=6e-3)
     assert float(told[2].replace("−", "-")) == pytest.approx(change["effect"]["log_prob"], rel=6e-3)
+    old, new = change["answer"].values()
+    assert (f"The answer stays {old}" if old == new else f"The answer was {old}, now it is {new}") in shown
     before, after = (np.exp([place[when] for place in change["places"]]) for when in ("before", "after"))
     most = np.abs(after - before).argmax()
     assert percents(page.locator(".change .say").inner_text()) == [
@@ -102,7 +104,7 @@ def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
     assert rows.count() == len(change["places"])
     after = [percents(row.locator("td").nth(3).inner_text())[0] for row in rows.all()]
     np.testing.assert_allclose(after, np.exp([place["after"] for place in change["places"]]), atol=6e-4)
-    page.wait_for_selector(".raw:has-text('not why')")
+    page.wait_for_selector(".raw:has-text('%')")
     before = matrix(page, site, traced(page, site), 1)[1, 2]
     raw = percents(page.locator(".raw").inner_text())
     assert raw == [pytest.approx(before, abs=6e-4), 0]

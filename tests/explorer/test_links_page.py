@@ -131,7 +131,7 @@ def test_a_head_is_found_by_what_it_looks_at_and_muted(page, site):
     page.wait_for_selector("ol.edits li")
     page.wait_for_selector(".legend:has-text('every weight is 0')")
     # what is read stays the same pair, whose weight is now none, without a bar
-    page.wait_for_function("document.querySelector('.read .say').innerText.includes('0.0 %')")
+    page.wait_for_function("document.querySelector('.read .say').innerText.includes(' 0 %')")
     assert [word for word in page.locator(".read .say strong").all_inner_texts() if "%" not in word] == [
         word for word in words if "%" not in word
     ]

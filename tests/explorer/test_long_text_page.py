@@ -115,6 +115,17 @@ def test_a_text_opens_where_the_row_has_its_largest_key(page, site, exact):
     assert first <= largest + 1 <= last
 
 
+def test_an_input_that_is_cut_is_seen_whole_while_it_has_the_focus(page, site):
+    opened(page, site, "&v=text")
+    line = page.locator(".input bdi")
+    cut = "(one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight + 1"
+    assert line.evaluate(cut)
+    line.click()
+    assert not line.evaluate(cut)
+    line.blur()
+    assert line.evaluate(cut)
+
+
 def test_what_is_read_stays_in_sight_where_lines_break_elsewhere(page, site):
     opened(page, site, "&v=text&q=150&h=0")
     page.wait_for_selector(".many .token[data-looked]")

@@ -192,14 +192,25 @@ def test_another_token_is_forced_and_released(page, site):
 
 
 def test_it_plays_by_itself_unless_nothing_may_move(page, site):
+    held = []
+    page.route("**/api/v1/generate", lambda route: held.append(route))
+    page.clock.install()
     page.goto(site + AT)
     page.wait_for_selector(".play[aria-label=Pause]")
-    page.keyboard.press(" ")
-    page.wait_for_selector(".play[aria-label=Play]")
+    # however long the first token takes
+    page.clock.run_for(2000)
+    assert page.locator(".play").get_attribute("aria-label") == "Pause"
+    held[0].continue_()
+    page.unroute("**/api/v1/generate")
+    ended = ".player:has(.count:text-is('step 9 of 9')) .play[aria-label=Play]"
+    page.wait_for_selector(ended)
     page.keyboard.press("Home")
     page.keyboard.press(" ")
-    page.wait_for_selector(".count:text-is('step 9 of 9')")
+    page.keyboard.press(" ")
     page.wait_for_selector(".play[aria-label=Play]")
+    assert not page.locator(ended).count()
+    page.keyboard.press(" ")
+    page.wait_for_selector(ended)
     opened(page, site, f"{AT}&b=2")
     assert page.locator(".play").get_attribute("aria-label") == "Play"
     assert len(written(page)) > 1
@@ -393,7 +404,7 @@ def test_a_search_is_known_as_far_as_it_is_told(page, site, lines):
         assert np.isnan(row[keys:]).all()
 
 
-def test_arrows_choose_one_row_after_another_and_scroll_elsewhere(page, site):
+def test_arrows_choose_a_row_of_which_all_is_told_and_scroll_elsewhere(page, site):
     opened(page, site, AT)
     page.locator("canvas.heat").focus()
     rows = []
@@ -402,6 +413,10 @@ def test_arrows_choose_one_row_after_another_and_scroll_elsewhere(page, site):
         page.locator(".say strong").first.wait_for()
         rows.append(page.evaluate("import('/static/js/state.js').then((one) => one.query.value)"))
         assert page.evaluate("document.activeElement.className") == "heat"
+        # what is written and what was likely there are those of the row
+        chips = page.locator(".latest .token").evaluate_all("(all) => all.map((one) => one.className)")
+        assert [at for at, name in enumerate(chips) if "chosen" in name] == rows[-1:]
+        assert page.locator(".likely.chosen").inner_text().startswith(page.locator(".latest .chosen").inner_text())
     assert rows == [0, 1]
     page.locator("canvas.heat").blur()
     page.keyboard.press("ArrowUp")

@@ -44,7 +44,7 @@ export function signedTicks(top, scale) {
   const inner = { linear: 2, sqrt: 4, log: 100 }[scale];
   return [-1, -1 / inner, 0, 1 / inner, 1].map((share) => {
     const at = 0.5 + 0.5 * Math.sign(share) * SCALES[scale](Math.abs(share));
-    const text = String(Number((top * Math.abs(share)).toPrecision(2)));
+    const text = bare(String(Number((top * Math.abs(share)).toPrecision(2))));
     return [at, share ? `${share < 0 ? "−" : "+"}${text}` : "0"];
   });
 }

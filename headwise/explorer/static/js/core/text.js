@@ -40,8 +40,9 @@ export function share(weight) {
 export const scored = (score) =>
   Math.abs(score) < 0.05 ? "0.0" : score.toFixed(Math.abs(score) < 99.95 ? 1 : 0).replace("-", "−");
 
-/** A share of 1 in percent; 0 % and 100 % only for none and all. @param {number} share @param {number} places */
-export const percent = (share, places) => `${beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
+/** A share in percent; 0 % and 100 % only for none and all. @param {number} share of 1 @param {number} places */
+export const percent = (share, places) =>
+  `${share === 0 || share === 1 ? 100 * share : beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
 
 /** A number and its sign of percent in one line. @param {string} text */
 export const together = (text) => text.replaceAll(" %", "\u00a0%");

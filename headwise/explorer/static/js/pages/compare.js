@@ -7,7 +7,7 @@ import { batch, effect, signal } from "../store.js";
 import { read, written } from "../core/edits.js";
 import { apart, number, percent, shown } from "../core/text.js";
 import * as state from "../state.js";
-import { learn, t } from "../strings.js";
+import { learn, sentences, t } from "../strings.js";
 import { groupTitle, headTitle, layerNumber, layerTitle, sidesOf } from "../titles.js";
 import * as differing from "../views/difference.js";
 import { sentence, swapName } from "../views/edit.js";
@@ -457,13 +457,13 @@ function difference(panel, one, two, cells) {
     const alone = (/** @type {state.Trace} */ { groups }) => groups.every(({ kind }) => kind !== "cross");
     const written = [one, two].filter((side) => wrote(side) && alone(side.trace));
     const words = [
-      `A ${size(a)}, B ${size(b)}.`,
+      t("sizes", size(a), size(b)),
       ...written.map(({ name }) => t("wrote_too", name)),
       t("unlike"),
       // what one alone wrote has no row of the other
       written.length === 1 ? "" : t(one.trace.source === two.trace.source ? "unlike_run" : "unlike_input"),
     ];
-    body.append(h("p", {}, words.join(" ")));
+    body.append(h("p", {}, sentences(...words)));
     return () => {};
   }
   // a pair that both masks forbid has no difference

@@ -24,6 +24,9 @@ learn(WORDS);
 /** @typedef {import("../views/writing.js").Shown} Shown */
 /** @typedef {{ value: Beam[], peek: () => Beam[] }} Path */
 
+/** A path as far as the row that the sentence speaks of: the locked one, else the last. @param {Beam[]} path */
+const spoken = (path) => path.slice(0, (path[state.query.value] ? state.query.value : path.length - 1) + 1);
+
 /** What draws the map and the tree, once there is something to write. */
 const late = signal(/** @type {typeof import("../views/aligned.js") | null} */ (null));
 
@@ -48,7 +51,7 @@ export function mount(place) {
     () => search.value.tree.lanes < 2,
     () => search.value.it.start?.temperature,
   );
-  const any = field(path, (token) => force(search.peek().it, path.peek(), token));
+  const any = field(path, (token) => force(search.peek().it, spoken(path.peek()), token));
   panels.forcing.append(any.node);
   const given = h("div");
   const work = h("div", {}, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
@@ -234,8 +237,7 @@ function strips(panels, search, path, self) {
   return effect(() => {
     const { it } = search.value;
     const [now, far] = [path.value, state.forced.value ? state.forced.value.split(",").length : 0];
-    // that of the locked row, as the sentence
-    const row = now[state.query.value] ? state.query.value : now.length - 1;
+    const row = spoken(now).length - 1;
     const beam = now[row];
     const [layer, head] = looking(it);
     const look = beam ? lookOf(it, beam, layer, head) : null;
@@ -246,7 +248,7 @@ function strips(panels, search, path, self) {
     if (look) tokens.forEach((node, k) => tinted(node, look[k]));
     fill(panels.read, tokens);
     const steps = (now.length ? through(search.value) : []).map((one, at) =>
-      written(one, { now: at === now.length - 1, forced: at < far, later: at >= now.length }, () => self.go(at)),
+      written(one, { now: at === row, forced: at < far, later: at >= now.length }, () => self.go(at)),
     );
     // of one sequence what was written is read too
     if (look && it.own) steps.slice(0, row).forEach((node, at) => tinted(node, look[it.first.length + at]));
@@ -281,7 +283,7 @@ function written(beam, is, go) {
  */
 function choices(place, search, path) {
   return effect(() => {
-    const now = path.value;
+    const now = spoken(path.value);
     const beam = now[now.length - 1];
     const tokens = beam ? likelyAt(search.value.it, beam) : [];
     likely.show(place, tokens, beam, (token) => force(search.value.it, now, token));

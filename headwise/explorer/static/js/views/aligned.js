@@ -8,7 +8,7 @@ import { apart, cut, percent, shown, together } from "../core/text.js";
 import { fill, h, strong } from "../dom.js";
 import * as state from "../state.js";
 import { effect, signal } from "../store.js";
-import { learn, phrase, t } from "../strings.js";
+import { learn, phrase, sentences, t } from "../strings.js";
 import { headName, layerTitle } from "../titles.js";
 import { WORDS } from "../words/aligned.js";
 import * as beamTree from "./beam_tree.js";
@@ -111,9 +111,12 @@ function aligned(place, search, path, self) {
       short: it.own,
       since,
       spoken: cell,
+      sides: it.own ? { from: "from_written", to: "to_before" } : undefined,
     });
     const likely = likelyAt(it, now[now.length - 1]).map(({ text }) => text);
-    place.append(h("p", { class: "note" }, () => marks(queries, keys, likely)));
+    place.append(
+      h("p", { class: "note" }, () => sentences(it.pixels ? "" : t("tinted"), marks(queries, keys, likely))),
+    );
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     // a new map, the same focus
     if (focused) place.querySelector("canvas")?.focus();

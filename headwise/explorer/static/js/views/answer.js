@@ -13,6 +13,8 @@ import { classed } from "./naming.js";
 
 /** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
 const [MOST, FEW, NARROW] = [24, 12, 760];
+/** Letters of a text that may be cut. */
+const CUT = 60;
 
 /** An answer that is a number. */
 const NUMBER = /^-?[\d.]+$/;
@@ -180,6 +182,7 @@ function unit(name, text, tokens, side, pick, from = 0) {
     ),
     tokens
       ? h("div", { class: "toks" }, tokens.map(token))
-      : h("bdi", { title: text }, plain.trim() ? plain : shown(plain)),
+      : // what is cut is seen whole while it has the focus
+        h("bdi", { title: text, tabindex: text.length > CUT ? 0 : null }, plain.trim() ? plain : shown(plain)),
   );
 }

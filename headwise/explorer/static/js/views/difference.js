@@ -31,11 +31,8 @@ const answerOf = ({ output, change }) => (change && change.answer ? change.answe
 /** @param {string} text */
 const readable = (text) => legible(text.trim());
 
-/** A share; none and all without decimals. @param {number} share */
-const part = (share) => (share === 0 || share === 1 ? `${100 * share} %` : percent(share, 1));
-
 /** @param {Shown} side @param {number} share */
-const inColour = ({ name }, share) => h("b", { class: `of-${name}` }, part(share));
+const inColour = ({ name }, share) => h("b", { class: `of-${name}` }, percent(share, 1));
 
 /**
  * The cell of words in which two maps differ most, else the first; `most`: by how much; `any`, `size`: of all cells.
@@ -278,7 +275,7 @@ function pair(label, one, two, on) {
     { class: on ? "on" : null },
     h("bdi", { title: label }, label),
     h("span", { class: "tracks" }, track("A", one), track("B", two)),
-    h("span", { class: "of-A" }, part(one)),
-    h("span", { class: "of-B" }, part(two)),
+    h("span", { class: "of-A" }, percent(one, 1)),
+    h("span", { class: "of-B" }, percent(two, 1)),
   );
 }

@@ -241,14 +241,7 @@ function changed(node) {
     h("h2", {}, t("change")),
     largestChange(places),
     answer
-      ? h(
-          "p",
-          {},
-          `${t("answer")}: `,
-          h("b", {}, h("bdi", {}, answer.before)),
-          " → ",
-          h("b", {}, h("bdi", {}, answer.after)),
-        )
+      ? h("p", {}, phrase(answer.before === answer.after ? "stays" : "becomes", ...Object.values(answer).map(strong)))
       : h("p", { class: "side" }, t("nonew")),
     h(
       "p",
@@ -257,9 +250,9 @@ function changed(node) {
         .map(([name, value]) => `${t(name)} ${number(value).replace(/^-/, "−")}`)
         .join(" · "),
     ),
+    chosen && h("p", { class: "note" }, t("moved")),
     weights,
     h("div", { class: "scrolls", tabindex: 0 }, chosen ? choices(places) : numbers(places)),
-    chosen && h("p", { class: "note" }, t("moved")),
   );
   document.documentElement.dataset.changed = trace.trace_id;
   return () => {
@@ -296,7 +289,7 @@ function raw(node, trace, unedited) {
       if (!alive) return;
       const [before, after] = found.map((one) => percent(one.data[q * group.keys.length + k], 1));
       const pair = `${shown(group.queries[q])} → ${shown(group.keys[k])}`;
-      node.textContent = `${t("rawweight")} ${pair}: ${before} → ${after}. ${t("note")}`;
+      node.textContent = together(t("weight_now", pair, before, after));
     }, state.failed);
     return () => {
       alive = false;

@@ -103,7 +103,7 @@ export function mount(place, head) {
   const lines = () => [
     written(bounds.tall || bounds.least) ? t("seam") : "",
     head.key ? t(head.key) : "",
-    bounds.least < SMALL ? t("enlarge") : "",
+    bounds.least < SMALL ? t(matchMedia("(pointer: coarse)").matches ? "enlarge_touch" : "enlarge") : "",
   ];
   const explain = legend.mount(place, small && small.node, () => lines().filter(Boolean).join(" · "));
   /** Pictures by the rows and columns that a cell stands for. @type {Record<string, import("./blocks.js").Blocks>} */

@@ -41,7 +41,7 @@ export function player(chosen, count, open) {
     },
     /** @param {number} from */
     play(from) {
-      chosen.value = -1;
+      self.rest();
       played.value = Math.max(0, from);
     },
     turn() {

@@ -59,7 +59,7 @@ export const shareOf = (weight) => (weight < LEAST ? "·" : percent(weight, 1));
 /** A weight in percent, with three digits or as many as it has. @param {number} weight */
 export function percentage(weight) {
   const places = 2 - Math.floor(Math.log10(100 * Math.abs(weight)));
-  return together(percent(weight, Math.max(1, Math.min(8, places))).replace(/\.?0+ /, " "));
+  return together(percent(weight, Math.max(1, Math.min(8, places))).replace(/\.0+ |(?<=\.\d+)0+ /, " "));
 }
 
 /**

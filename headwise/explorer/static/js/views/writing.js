@@ -83,21 +83,23 @@ export function asking(search, count, open, self) {
     queueMicrotask(() => {
       if (!alive || next.body === before) return;
       const other = Boolean(before) && next.about !== about;
+      const first = !before;
       // a token that is forced, or no longer, stays in sight
       const stays = before && !other && forced !== stuck;
-      if (!stays) shown(!before, other ? 0 : forced.split(",").length - 1);
       if (before) state.node.value = -1;
       [before, about, stuck] = [next.body, next.about, forced];
       // tokens that were forced on another text mean nothing here
       if (other && forced) state.forced.value = "";
       else begin();
-      if (stays && forced) self.go(forced.split(",").length - 1);
+      // once it is asked for, so that it is waited for
+      if (!stays) shown(first, other ? 0 : forced.split(",").length - 1);
+      else if (forced) self.go(forced.split(",").length - 1);
     });
   });
   return {
     again: () => {
-      shown(false, 0);
       begin();
+      shown(false, 0);
     },
     end: () => {
       alive = false;

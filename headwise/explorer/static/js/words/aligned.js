@@ -2,6 +2,7 @@
 
 export const WORDS = {
   say_step: ["To write {0}, {3} takes {1} of its values from {2}.", "写出 {0} 时，{3} {1} 的值取自 {2}。"],
+  tinted: ["Tints above: the weights of the chosen row.", "上方底色：所选行的权重。"],
   all_heads: ["the mean of all heads", "所有头的平均"],
   leaf: [
     "{0}: probability {1}, score {2} (log-probability, scaled by length)",

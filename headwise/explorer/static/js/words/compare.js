@@ -17,6 +17,7 @@ export const WORDS = {
   ],
   two_answers: ["A answers “{0}”, B answers “{1}”", "A 的输出是“{0}”，B 的输出是“{1}”"],
   one_answer: ["{0} answers “{1}”, {2} gives no answer.", "{0} 的输出是“{1}”，{2} 没有输出。"],
+  sizes: ["A {0}, B {1}.", "A 为 {0}，B 为 {1}。"],
   same_maps: ["Both maps are the same.", "两幅热图相同。"],
   differ_most: [
     "They differ most at {0}: A takes {1} and B {2} of its values from {3}.",

@@ -24,10 +24,13 @@ export const WORDS = {
     "The answer before is kept: places of it are edited, or it is told place by place.",
     "保留原输出：所编辑的是其中的位置，或逐位置说明变化。",
   ],
-  rawweight: ["raw weight", "原始权重"],
+  weight_now: ["The attention weight {0} goes from {1} to {2}.", "注意力权重 {0} 从 {1} 变为 {2}。"],
+  stays: ["The answer stays {0}", "输出不变：{0}"],
+  becomes: ["The answer was {0}, now it is {1}", "输出由 {0} 变为 {1}"],
   moved: [
-    "KL divergence: how far the probabilities of all tokens move at a place, 0 for not at all.",
-    "KL 散度：某位置上所有词元的概率移动多远，0 表示不变。",
+    "KL divergence: how far the probabilities of all tokens move at a place, 0 for not at all; here the mean of all " +
+      "places. Change of log-probability: of the whole answer before, below 0 where it becomes less likely.",
+    "KL 散度：某位置上所有词元的概率移动多远，0 表示不变；此处为各位置的平均。对数概率的变化：针对原来的整个输出，小于 0 表示其可能性降低。",
   ],
   likeliest: ["likeliest now", "现在最可能的"],
   renormalized: ["the rest of the row shares what is left", "该行其余权重按比例分配剩余部分"],
