@@ -89,13 +89,13 @@ def cell_text(weight: SupportsFloat) -> str:
 
 
 def percent(share: SupportsFloat, places: int = 0) -> str:
-    """A share of 1 in percent; none and all, and only these, are 0 % and 100 %.
+    """A share of 1 in percent; it reads as 0 % or 100 %, without decimals, only for none or all.
 
     >>> percent(0.0004), percent(0.9999, 1), percent(0.25), percent(1, 1)
     ('<1%', '>99.9%', '25%', '100%')
     """
     value = 100 * float(share)
-    if value in (0, 100):
+    if value == 0 or abs(value - 100) < 100 * NOISE:
         return f"{value:.0f}%"
     return f"{_rounded(value, f'{value:.{places}f}', places, 100)}%"
 

@@ -92,7 +92,7 @@ def test_edits_are_made_told_undone_and_kept_in_the_address(page, site):
     told = re.search(r"KL divergence \(nats\) (\S+) · change of log-probability (\S+)", shown)
     assert float(told[1]) == pytest.approx(change["effect"]["divergence"], rel=6e-3)
     assert float(told[2].replace("−", "-")) == pytest.approx(change["effect"]["log_prob"], rel=6e-3)
-    old, new = change["answer"].values()
+    old, new = change["answer"]["before"], change["answer"]["after"]
     assert (f"The answer stays {old}" if old == new else f"The answer was {old}, now it is {new}") in shown
     before, after = (np.exp([place[when] for place in change["places"]]) for when in ("before", "after"))
     most = np.abs(after - before).argmax()

@@ -115,15 +115,20 @@ def test_a_text_opens_where_the_row_has_its_largest_key(page, site, exact):
     assert first <= largest + 1 <= last
 
 
-def test_an_input_that_is_cut_is_seen_whole_while_it_has_the_focus(page, site):
-    opened(page, site, "&v=text")
+def test_an_input_that_is_cut_is_shown_whole_by_its_tokens(page, site):
+    opened(page, site, "")
+    tokens = page.locator(".input .toks button")
     line = page.locator(".input bdi")
-    cut = "(one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight + 1"
-    assert line.evaluate(cut)
-    line.click()
-    assert not line.evaluate(cut)
-    line.blur()
-    assert line.evaluate(cut)
+    assert line.evaluate("(one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight + 1")
+    assert tokens.count() == 0
+    page.locator(".input").get_by_role("button", name="show all").click()
+    assert "".join(tokens.all_inner_texts()).replace("␣", " ").strip().endswith(TEXT[-14:])
+    # a chosen one is framed, and nothing closes
+    tokens.nth(150).click()
+    page.wait_for_selector(".input .toks button:nth-child(151)[aria-pressed=true]")
+    assert page.evaluate("import('/static/js/state.js').then((one) => one.query.value)") == 150
+    page.locator(".input").get_by_role("button", name="show less").click()
+    assert line.is_visible()
 
 
 def test_what_is_read_stays_in_sight_where_lines_break_elsewhere(page, site):

@@ -132,8 +132,10 @@ def test_the_sentence_follows_the_cell_that_is_chosen(page, site):
     assert page.locator(".rows .on").inner_text().removesuffix(" (1)") == tokens[0]
     # nothing lies over the tree
     assert page.locator("p.status.unseen").count() == 1
-    page.keyboard.press("ArrowLeft")
-    assert page.locator(".say strong").first.inner_text().strip("“”") == tokens[-2]
+    # steps go on from the row that is told of
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".say strong").first.inner_text().strip("“”") == tokens[1]
+    assert page.locator(".count").inner_text().split()[1] == "2"
     assert "&q=" not in page.url
 
 
@@ -214,6 +216,25 @@ def test_it_plays_by_itself_unless_nothing_may_move(page, site):
     opened(page, site, f"{AT}&b=2")
     assert page.locator(".play").get_attribute("aria-label") == "Play"
     assert len(written(page)) > 1
+
+
+ANEW = """async () => { const [{ player }, { signal }] =
+    await Promise.all(['views/player.js', 'store.js'].map((name) => import(`/static/js/${name}`)));
+    const [count, open] = [signal(3), signal(null)];
+    window.it = { count, open, self: player(signal(-1), count, open) };
+    // while a step is shown all is asked for once more
+    it.self.play(1); open.value = {}; count.value = 0; }"""
+
+
+def test_playing_waits_for_what_is_asked_anew(page, site):
+    page.clock.install()
+    page.goto(site)
+    page.evaluate(ANEW)
+    page.clock.run_for(2000)
+    assert page.evaluate("it.self.playing()")
+    page.evaluate("it.open.value = null, it.count.value = 3")
+    page.clock.run_for(500)
+    assert page.evaluate("[it.self.playing(), it.self.step()]") == [True, 2]
 
 
 def test_the_sentence_quotes_a_mark_and_says_which_of_several_it_means(page, site):

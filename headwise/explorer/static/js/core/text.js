@@ -41,8 +41,10 @@ export const scored = (score) =>
   Math.abs(score) < 0.05 ? "0.0" : score.toFixed(Math.abs(score) < 99.95 ? 1 : 0).replace("-", "−");
 
 /** A share in percent; 0 % and 100 % only for none and all. @param {number} share of 1 @param {number} places */
-export const percent = (share, places) =>
-  `${share === 0 || share === 1 ? 100 * share : beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
+export function percent(share, places) {
+  const whole = share === 0 || Math.abs(share - 1) < NOISE;
+  return `${whole ? Math.round(100 * share) : beside(100 * share, (100 * share).toFixed(places), places, 100)} %`;
+}
 
 /** A number and its sign of percent in one line. @param {string} text */
 export const together = (text) => text.replaceAll(" %", "\u00a0%");

@@ -307,6 +307,10 @@ function chosen(trace, group, node, read, alive) {
     fill(node, h("p", { class: "failed", role: "alert" }, error.message));
     document.documentElement.dataset.ready = `${group.name}/${view}/failed`;
   };
+  const coming = (/** @type {Promise<() => void>} */ mounted) => {
+    mounted.finally(() => alive() && drawnNow()).then((found) => (alive() ? (end = found) : found()), unable);
+    return () => end();
+  };
   if (state.method() && !group.long) {
     import("../views/attribution.js").then((attribution) => {
       if (!alive()) return;
@@ -320,20 +324,12 @@ function chosen(trace, group, node, read, alive) {
     // what is loaded reads these too late to be drawn again
     void [state.place(group), state.beside.value];
     const why = unfit ? unshown(view, trace, group) : "";
-    import("../views/row_links.js")
-      .then((row) => row.mount(node, read, trace, group, alive, why))
-      .finally(() => alive() && drawnNow())
-      .then((found) => (alive() ? (end = found) : found()), unable);
-    return () => end();
+    return coming(import("../views/row_links.js").then((row) => row.mount(node, read, trace, group, alive, why)));
   }
   if (group.long && view === "heat") {
     // what is loaded reads the head too late for another one to draw it again
     void state.place(group);
-    import("../views/long_map.js")
-      .then((map) => map.mount(node, read, trace, group, alive))
-      .finally(() => alive() && drawnNow())
-      .then((found) => (alive() ? (end = found) : found()), unable);
-    return () => end();
+    return coming(import("../views/long_map.js").then((map) => map.mount(node, read, trace, group, alive)));
   }
   if (view === "needs") {
     import("../views/needs.js").then((needs) => {

@@ -320,7 +320,7 @@ function drawn({ empty, report, maps, row, runs }, first, second) {
   let alive = true;
   /** @type {(() => void)[]} */
   const ends = [];
-  Promise.all([a, b].map(headOf)).then((heads) => {
+  Promise.all([a, b].map(({ trace, group, layer, head }) => weightsOf(trace, group, layer, head))).then((heads) => {
     if (!alive) return;
     const whole = [a, b].map((one, at) => ({ ...one, ...heads[at], ...titled("AB"[at], one, [a, b]) }));
     ends.push(...shownOf({ report, maps, row, runs }, whole[0], whole[1]));
@@ -347,18 +347,6 @@ function titled(name, one, both) {
 /** @param {any} edit */
 const swapOf = (edit) =>
   edit.kind === "swap" ? edit.normalizer || edit.score || edit.mechanism : edit.kind === "mute" ? sentence(edit) : "";
-
-/**
- * The weights of a head, or their mean over all heads.
- * @param {{ trace: state.Trace, group: state.Group, layer: string, head: number }} of @returns {Promise<Head>}
- */
-async function headOf({ trace, group, layer, head }) {
-  if (head >= 0) return weightsOf(trace, group, layer, head);
-  const all = await Promise.all(Array.from({ length: group.heads }, (_, at) => weightsOf(trace, group, layer, at)));
-  const mean = (/** @type {"weights" | "marked"} */ what) =>
-    all[0][what].map((_, at) => all.reduce((sum, one) => sum + one[what][at], 0) / all.length);
-  return { weights: mean("weights"), marked: mean("marked") };
-}
 
 /**
  * @param {{ report: HTMLElement, maps: HTMLElement, row: HTMLElement, runs: HTMLElement }} nodes
@@ -389,7 +377,7 @@ function shownOf({ report, maps, row, runs }, a, b) {
   const top = (/** @type {number} */ at) => (alike ? Math.max(...tops) : tops[at]);
   // a map takes the width that its panel has beside the others
   const panels = [a, b, null].map(() => h("section", { class: "panel" }));
-  maps.append(switched(panels, alike ? 2 : 0), ...panels);
+  maps.append(switched(alike ? panels : panels.slice(0, 2)), ...panels);
   maps.classList.toggle("two", !alike);
   return [
     weights(panels[0], a, top(0), cells()),
@@ -400,12 +388,12 @@ function shownOf({ report, maps, row, runs }, a, b) {
 }
 
 /**
- * Buttons by which a narrow screen, where the maps lie above each other, shows one of them.
- * @param {HTMLElement[]} panels @param {number} first
+ * Buttons by which a narrow screen, where the maps lie above each other, shows one of them: a difference first.
+ * @param {HTMLElement[]} panels
  */
-function switched(panels, first) {
+function switched(panels) {
   const names = ["A", "B", t("difference_short")];
-  const buttons = names.map((name, at) => h("button", { class: "tab", onclick: () => show(at) }, name));
+  const buttons = panels.map((_, at) => h("button", { class: "tab", onclick: () => show(at) }, names[at]));
   const show = (/** @type {number} */ now) =>
     panels.forEach((panel, at) => {
       panel.classList.toggle("behind", at !== now);
@@ -413,7 +401,7 @@ function switched(panels, first) {
       buttons[at].classList.toggle("chosen", at === now);
       buttons[at].setAttribute("aria-pressed", String(at === now));
     });
-  show(first);
+  show(panels.length === 3 ? 2 : 0);
   return h("div", { class: "tabs which-map", role: "group", "aria-label": t("shown_map") }, buttons);
 }
 

@@ -11,7 +11,7 @@ import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import * as fitting from "../views/fitting.js";
 import { later } from "../views/later.js";
-import { nothing, others } from "../views/nothing.js";
+import * as nothing from "../views/nothing.js";
 import * as nodeLink from "../views/node_link.js";
 import { WORDS } from "../words/graph.js";
 
@@ -57,10 +57,8 @@ export function mount(place) {
       fill(top);
       const refused = fitting.mount(top, ({ input }) => /^(node|molecule)$/.test(input), "no_graph");
       if (refused) return refused;
-      const end = examples.mount(top);
-      top.append(nothing());
-      const stop = others(top);
-      return () => [end, stop].forEach((one) => one());
+      const ends = [examples.mount(top), nothing.mount(top)];
+      return () => ends.forEach((end) => end());
     }),
     effect(() => {
       const [trace, group] = [state.trace.value, chosen()];

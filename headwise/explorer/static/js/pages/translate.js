@@ -13,7 +13,7 @@ import * as likely from "../views/likely.js";
 import { controls, player } from "../views/player.js";
 import { begin } from "../views/nothing.js";
 import { tint } from "../views/tint.js";
-import { asking, drawn, lookAt, looking, released, through } from "../views/writing.js";
+import { asking, drawn, lookAt, looking, released, through, upTo } from "../views/writing.js";
 import { keyboard } from "../views/writing_keys.js";
 import { options } from "../views/writing_options.js";
 import { WORDS } from "../words/translate.js";
@@ -23,9 +23,6 @@ learn(WORDS);
 /** @typedef {import("../core/search.js").Beam} Beam */
 /** @typedef {import("../views/writing.js").Shown} Shown */
 /** @typedef {{ value: Beam[], peek: () => Beam[] }} Path */
-
-/** A path as far as the row that the sentence speaks of: the locked one, else the last. @param {Beam[]} path */
-const spoken = (path) => path.slice(0, (path[state.query.value] ? state.query.value : path.length - 1) + 1);
 
 /** What draws the map and the tree, once there is something to write. */
 const late = signal(/** @type {typeof import("../views/aligned.js") | null} */ (null));
@@ -51,7 +48,7 @@ export function mount(place) {
     () => search.value.tree.lanes < 2,
     () => search.value.it.start?.temperature,
   );
-  const any = field(path, (token) => force(search.peek().it, spoken(path.peek()), token));
+  const any = field(path, (token) => force(search.peek().it, upTo(path.peek()), token));
   panels.forcing.append(any.node);
   const given = h("div");
   const work = h("div", {}, h("div", { class: "writing" }, play.node, chosen.node), panels.all);
@@ -237,7 +234,7 @@ function strips(panels, search, path, self) {
   return effect(() => {
     const { it } = search.value;
     const [now, far] = [path.value, state.forced.value ? state.forced.value.split(",").length : 0];
-    const row = spoken(now).length - 1;
+    const row = upTo(now).length - 1;
     const beam = now[row];
     const [layer, head] = looking(it);
     const look = beam ? lookOf(it, beam, layer, head) : null;
@@ -253,9 +250,9 @@ function strips(panels, search, path, self) {
     // of one sequence what was written is read too
     if (look && it.own) steps.slice(0, row).forEach((node, at) => tinted(node, look[it.first.length + at]));
     fill(panels.written, steps);
-    // the latest is in view, and what goes on above it fades
-    const [box, latest] = [panels.written, steps[now.length - 1]];
-    box.scrollTop = latest ? latest.offsetTop + latest.offsetHeight + 2 - box.offsetTop - box.clientHeight : 0;
+    // the chosen one is in view, and what goes on above it fades
+    const [box, chosen] = [panels.written, steps[row]];
+    box.scrollTop = chosen ? chosen.offsetTop + chosen.offsetHeight + 2 - box.offsetTop - box.clientHeight : 0;
   });
 }
 
@@ -283,7 +280,7 @@ function written(beam, is, go) {
  */
 function choices(place, search, path) {
   return effect(() => {
-    const now = spoken(path.value);
+    const now = upTo(path.value);
     const beam = now[now.length - 1];
     const tokens = beam ? likelyAt(search.value.it, beam) : [];
     likely.show(place, tokens, beam, (token) => force(search.value.it, now, token));

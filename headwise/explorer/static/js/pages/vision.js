@@ -14,7 +14,7 @@ import { answer } from "../views/answer.js";
 import * as examples from "../views/examples.js";
 import * as fitting from "../views/fitting.js";
 import { OF_INPUTS, choice } from "../views/methods.js";
-import { nothing, others } from "../views/nothing.js";
+import * as nothing from "../views/nothing.js";
 import * as overlay from "../views/overlay.js";
 import * as overlayGrid from "../views/overlay_grid.js";
 import * as patchReading from "../views/patch_reading.js";
@@ -104,10 +104,8 @@ function given(top) {
   const refused = fitting.mount(top, ({ input }) => input === "image", "no_images");
   if (refused) return refused;
   top.append(h("p", { class: "note", hidden: () => Boolean(state.trace.value) }, () => t("vision_shows")));
-  const end = examples.mount(top);
-  top.append(nothing());
-  const stop = others(top);
-  return () => [end, stop].forEach((one) => one());
+  const ends = [examples.mount(top), nothing.mount(top)];
+  return () => ends.forEach((end) => end());
 }
 
 /**

@@ -16,7 +16,7 @@ import * as heat from "./heat.js";
 import { marks } from "./marks.js";
 import { doubt } from "./near_even.js";
 import { begin } from "./nothing.js";
-import { looking, through } from "./writing.js";
+import { looking, through, upTo } from "./writing.js";
 
 learn(WORDS);
 
@@ -113,13 +113,19 @@ function aligned(place, search, path, self) {
       spoken: cell,
       sides: it.own ? { from: "from_written", to: "to_before" } : undefined,
     });
-    const likely = likelyAt(it, now[now.length - 1]).map(({ text }) => text);
+    const likely = likelyAt(it, upTo(now).slice(-1)[0]).map(({ text }) => text);
     place.append(
-      h("p", { class: "note" }, () => sentences(it.pixels ? "" : t("tinted"), marks(queries, keys, likely))),
+      h("p", { class: "note" }, () =>
+        sentences(
+          it.pixels ? "" : t("tinted"),
+          marks(queries, keys, likely),
+          /\ufffd/.test(String(likely)) ? t("likely_number") : "",
+        ),
+      ),
     );
     if (!it.pixels) place.scrollTop = place.scrollHeight;
     // a new map, the same focus
-    if (focused) place.querySelector("canvas")?.focus();
+    if (focused) place.querySelector("canvas")?.focus({ preventScroll: true });
     return () => {
       picture();
       saying();

@@ -1,20 +1,20 @@
 // @ts-check
 /** What was read and what was answered, above the views: a token chooses its row or its column of the map. */
 
-import { fill, h } from "../dom.js";
+import { fill, follow, h } from "../dom.js";
 import { cut, legible, percent, shown } from "../core/text.js";
 import { inside } from "../inside.js";
-import { batch } from "../store.js";
+import { batch, signal } from "../store.js";
 import * as state from "../state.js";
 import { named, t } from "../strings.js";
 import { seamOf } from "./spelled.js";
 import { later } from "./later.js";
 import { classed } from "./naming.js";
 
-/** More tokens, on a wide and on a narrow screen, are shown as the text that they are of. */
-const [MOST, FEW, NARROW] = [24, 12, 760];
+/** More tokens, on a wide and a narrow screen, are shown as their text; on request, up to ALL, each. */
+const [MOST, FEW, NARROW, ALL] = [24, 12, 760, 512];
 /** Letters of a text that may be cut. */
-const CUT = 60;
+const CUT = 100;
 
 /** An answer that is a number. */
 const NUMBER = /^-?[\d.]+$/;
@@ -26,10 +26,10 @@ export function answer(trace, group) {
   const all = tokens(trace, first, "keys");
   // of one sequence what was read comes first
   const count = all && !cross ? seamOf(first, trace.output) : 0;
-  const read = few((count && all?.slice(0, count)) || all);
-  const end = (count && all?.slice(0, count).join("").trim()) || "";
+  const read = (count && all?.slice(0, count)) || all;
+  const end = (count && read?.join("").trim()) || "";
   const source = end && end !== trace.source.trim() && trace.source.endsWith(end) ? `… ${end}` : trace.source;
-  const written = few(cross ? tokens(trace, cross, "queries") : (count && all?.slice(count)) || null);
+  const written = cross ? tokens(trace, cross, "queries") : (count && all?.slice(count)) || null;
   // of what writes, a row is of the token that it gives
   const writes =
     cross &&
@@ -115,7 +115,7 @@ function verdict({ label, output }) {
 function writer({ groups, output }) {
   // the bar of pages leads the keyboard there
   const way = (/** @type {string} */ page, /** @type {string} */ words) =>
-    h("a", { class: "side", tabindex: -1, href: state.address(page) }, t(words));
+    h("a", { class: "side", tabindex: -1, href: () => state.address(page) }, t(words));
   if (state.best() === "graph")
     return state.page.value === "attend" && !inside()
       ? way("graph", state.reads() === "node" ? "see_neighbours" : "see_drawn")
@@ -123,9 +123,6 @@ function writer({ groups, output }) {
   const writes = groups.some(({ name, causal }) => name.startsWith("decoder") || causal);
   return writes && output && state.reads() === "text" && !inside() ? way("translate", "watch_written") : null;
 }
-
-/** @param {string[] | null} labels null for too many */
-const few = (labels) => (labels && labels.length <= (innerWidth > NARROW ? MOST : FEW) ? labels : null);
 
 /**
  * The tokens of a side; null where it has none.
@@ -158,6 +155,9 @@ function put(q, k) {
 function unit(name, text, tokens, side, pick, from = 0) {
   if (!tokens && !text) return null;
   const plain = legible(text);
+  const short = tokens && tokens.length <= (innerWidth > NARROW ? MOST : FEW);
+  const open = signal(Boolean(short));
+  const labels = () => (open.value && tokens && tokens.length <= ALL ? tokens : null);
   // the map does the same by keyboard
   const token = (/** @type {string} */ label, /** @type {number} */ at) =>
     h(
@@ -171,6 +171,8 @@ function unit(name, text, tokens, side, pick, from = 0) {
       },
       cut(label, 24),
     );
+  const list = h("div", { class: "toks", hidden: () => !labels() });
+  follow(list, () => fill(list, (labels() || []).map(token)));
   return h(
     "div",
     { class: /^(predicted|continuation)$/.test(name) ? "answer" : name },
@@ -180,9 +182,18 @@ function unit(name, text, tokens, side, pick, from = 0) {
       /^(answer|predicted|continuation)$/.test(name) ? "→ " : "",
       t(name === "value" ? "value_in_data" : name),
     ),
-    tokens
-      ? h("div", { class: "toks" }, tokens.map(token))
-      : // what is cut is seen whole while it has the focus
-        h("bdi", { title: text, tabindex: text.length > CUT ? 0 : null }, plain.trim() ? plain : shown(plain)),
+    h(
+      "bdi",
+      { title: text, hidden: () => Boolean(labels()), class: () => (open.value ? "whole" : "") },
+      plain.trim() ? plain : shown(plain),
+    ),
+    list,
+    short || (!tokens && text.length < CUT)
+      ? null
+      : h(
+          "button",
+          { class: "small", "aria-expanded": () => String(open.value), onclick: () => (open.value = !open.value) },
+          () => t(open.value ? "less" : "all"),
+        ),
   );
 }

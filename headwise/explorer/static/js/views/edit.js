@@ -241,7 +241,11 @@ function changed(node) {
     h("h2", {}, t("change")),
     largestChange(places),
     answer
-      ? h("p", {}, phrase(answer.before === answer.after ? "stays" : "becomes", ...Object.values(answer).map(strong)))
+      ? h(
+          "p",
+          {},
+          phrase(answer.before === answer.after ? "stays" : "becomes", strong(answer.before), strong(answer.after)),
+        )
       : h("p", { class: "side" }, t("nonew")),
     h(
       "p",
@@ -299,7 +303,9 @@ function raw(node, trace, unedited) {
 
 /** @param {any[]} places */
 function choices(places) {
-  const heads = ["place", "chosen", "before", "after", "divergence", "likeliest"];
+  // what is chosen may name the place
+  const named = places.some(({ place, chosen }) => place !== chosen);
+  const heads = ["place", ...(named ? ["chosen"] : []), "before", "after", "divergence", "likeliest"];
   const share = (/** @type {number} */ log) => percent(Math.exp(log), 1);
   const best = (/** @type {[string, number][]} */ few) =>
     few.map(([name, value]) => together(`${shown(name)} ${percent(value, 1)}`)).join(", ");
@@ -308,7 +314,7 @@ function choices(places) {
     heads.map((name) => t(name)),
     places.map((one) => [
       shown(one.place),
-      shown(one.chosen),
+      ...(named ? [shown(one.chosen)] : []),
       share(one.before),
       share(one.after),
       number(one.divergence),

@@ -34,7 +34,7 @@ const READABLE = 6;
 const [TALLEST, LOWEST, NARROW, SHARE] = [560, 200, 700, 0.6];
 /** Rows whose numbers are worth a page that scrolls, and pixels that they take of it, at most. */
 const [FEW, ROOM] = [32, 660];
-/** Pixels of a row, at least and at most, where there are few and their cells are narrower. */
+/** Pixels below which a cell is narrow, and of a row of narrow cells at most. */
 const [LOW, HIGH] = [14, 24];
 /** Pixels of a row below curves, of their key. */
 const [SHORT, KEY] = [11, 60];
@@ -385,7 +385,7 @@ function boundsOf(head, place, canvas, margin) {
     most: LARGEST,
   });
   // cells need not be square
-  const tall = side < LOW && LOW * rows <= LOWEST ? Math.min(HIGH, LOWEST / rows) : side;
+  const tall = side < LOW ? Math.max(side, Math.min(HIGH, LOWEST / rows)) : side;
   const size = {
     width: Math.min(width, side * columns),
     height: Math.min(Math.max(LOWEST, height - band), tall * rows),

@@ -110,8 +110,7 @@ function valueOf(all, link, now) {
   const [row, column] = cellOf(step, now);
   const value = step.values[row][column];
   if (link.id === "mask" && value > -Infinity) return t("allowed");
-  if (!["weights", "changed"].includes(link.id) || !(value >= 0 && value <= 1)) return short(value);
-  return value === 0 || value === 1 ? `${100 * value} %` : percent(value, 1);
+  return ["weights", "changed"].includes(link.id) && value >= 0 && value <= 1 ? percent(value, 1) : short(value);
 }
 
 /** @param {Steps} all @param {Link} link @param {number} number @param {boolean} on @param {Place} now */

@@ -58,6 +58,7 @@ export function player(chosen, count, open) {
       }
       const timer = setTimeout(() => {
         if (at < count.peek() - 1) played.value = at + 1;
+        else if (open.peek()) self.play(at);
         else self.rest();
       }, PAUSE_MS);
       return () => clearTimeout(timer);

@@ -116,13 +116,16 @@ export function mount(place, head) {
   const [fromName, toName] = [group.queries, group.keys].map((labels) => apart(labels, shown));
   /** The label of the largest of some weights, and how much that is. */
   const largest = (
+    /** @type {string} */ arrow,
     /** @type {(at: number) => string} */ name,
     /** @type {number} */ count,
     /** @type {number} */ from,
     /** @type {number} */ step,
   ) => {
     const most = largestAt(weights, from, count, step);
-    return `${name(most)} ${percent(Math.max(0, weights[from + most * step]), 0)}`;
+    const weight = weights[from + most * step];
+    // of a muted head none is
+    return weight > 0 ? `${arrow} ${name(most)} ${percent(weight, 0)}` : "";
   };
   const sum = (/** @type {Float32Array} */ some) => some.reduce((all, weight) => all + Math.max(0, weight), 0);
   const share = (/** @type {HTMLElement} */ node, /** @type {number} */ weight) =>
@@ -162,11 +165,11 @@ export function mount(place, head) {
       const { q, k } = settled(head);
       queries.forEach((node, at) => {
         node.dataset.share =
-          k < 0 ? `→ ${largest(ofKey, columns, at * columns, 1)}` : share(node, weights[at * columns + k]);
+          k < 0 ? largest("→", ofKey, columns, at * columns, 1) : share(node, weights[at * columns + k]);
       });
       keys.forEach((node, at) => {
         node.dataset.share =
-          q < 0 ? `← ${largest(ofQuery, queries.length, at, columns)}` : share(node, weights[q * columns + at]);
+          q < 0 ? largest("←", ofQuery, queries.length, at, columns) : share(node, weights[q * columns + at]);
       });
     }),
     effect(() => {
@@ -184,7 +187,7 @@ export function mount(place, head) {
             percent(sum(row.subarray(first, last + 1)), 0),
           ),
         );
-      else if (row) fill(sentence, phrase("tint_row", strong(fromName(q))));
+      else if (row) fill(sentence, sum(row) ? phrase("tint_row", strong(fromName(q))) : "");
       else if (k >= 0)
         fill(
           sentence,

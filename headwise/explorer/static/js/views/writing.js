@@ -47,6 +47,12 @@ export function through({ it, best, tree }) {
   return found;
 }
 
+/**
+ * A path as far as the row that the sentence speaks of: the locked one, else the last.
+ * @param {import("../core/search.js").Beam[]} path
+ */
+export const upTo = (path) => path.slice(0, (path[state.query.value] ? state.query.value : path.length - 1) + 1);
+
 /** No cell is locked: the sentence is that of the step. */
 export const released = () =>
   batch(() => {
@@ -83,14 +89,14 @@ export function asking(search, count, open, self) {
     queueMicrotask(() => {
       if (!alive || next.body === before) return;
       const other = Boolean(before) && next.about !== about;
+      // tokens that were forced on another text mean nothing here
+      if (other && forced) return void (state.forced.value = "");
       const first = !before;
       // a token that is forced, or no longer, stays in sight
       const stays = before && !other && forced !== stuck;
       if (before) state.node.value = -1;
       [before, about, stuck] = [next.body, next.about, forced];
-      // tokens that were forced on another text mean nothing here
-      if (other && forced) state.forced.value = "";
-      else begin();
+      begin();
       // once it is asked for, so that it is waited for
       if (!stays) shown(first, other ? 0 : forced.split(",").length - 1);
       else if (forced) self.go(forced.split(",").length - 1);

@@ -27,19 +27,23 @@ export function keyboard(self, count, search) {
         ? 0
         : start.layers.length;
   };
+  /** The row that is told of: the locked one, else the last. */
+  const now = () => {
+    const [row, last] = [state.query.peek(), self.step()];
+    return row < 0 || row > last ? last : row;
+  };
   /** Another row of those that stand. @param {number} by */
   const row = (by) => {
-    const [now, last] = [state.query.peek(), self.step()];
-    if (self.playing()) self.go(last);
-    state.lock({ q: Math.max(0, Math.min(last, (now < 0 ? last : now) + by)), k: -1 });
+    if (self.playing()) self.go(self.step());
+    state.lock({ q: Math.max(0, Math.min(self.step(), now() + by)), k: -1 });
   };
   /** @type {Record<string, () => void>} */
   const keys = {
     " ": () => self.turn(),
     ArrowUp: () => row(-1),
     ArrowDown: () => row(1),
-    ArrowLeft: () => self.go(self.step() - 1),
-    ArrowRight: () => self.go(self.step() + 1),
+    ArrowLeft: () => self.go(now() - 1),
+    ArrowRight: () => self.go(now() + 1),
     Home: () => self.go(0),
     End: () => self.go(count.peek() - 1),
     "[": () => around(0, -1),

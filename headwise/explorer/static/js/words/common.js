@@ -116,6 +116,8 @@ export const WORDS = {
   type_molecule: ["Type a molecule as SMILES, such as CCO.", "以 SMILES 输入分子，例如 CCO。"],
   type_number: ["Type the number of an example.", "输入示例编号。"],
   examples: ["Examples", "示例"],
+  all: ["show all", "全部显示"],
+  less: ["show less", "收起"],
   clear: ["Clear", "清空"],
   each_own_scale: [
     "a row for each layer; each picture goes from zero to its own largest weight",

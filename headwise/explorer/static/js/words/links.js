@@ -1,6 +1,7 @@
 /** Words of links between tokens: English, Chinese. */
 
 export const WORDS = {
+  links_all: ["all", "全部"],
   heads_shown: ["Heads shown", "显示的头"],
   chip_note: [
     "Click: show or hide. Double click, or Shift and click: this head alone.",
@@ -25,7 +26,6 @@ export const WORDS = {
   ],
   links_mass: ["Share of each row", "每行的份额"],
   links_between: ["Sentences", "句子"],
-  links_all: ["all", "全部"],
   a_to_a: ["A to A", "A 到 A"],
   a_to_b: ["A to B", "A 到 B"],
   b_to_a: ["B to A", "B 到 A"],

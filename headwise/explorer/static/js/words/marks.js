@@ -11,9 +11,6 @@ export const WORDS = {
   mark_unknown: ["{0} is a word that the vocabulary lacks.", "{0} 表示词表中没有的词。"],
   mark_begin: ["{0} marks the beginning.", "{0} 标记开头。"],
   mark_end: ["{0} marks the end.", "{0} 标记结尾。"],
-  mark_place: ["In brackets: the position, where a token stands more than once.", "括号内为位置，用于区分相同的词元。"],
-  mark_bytes: [
-    "� stands for bytes that are no whole character, # for the number of a token.",
-    "� 表示不成完整字符的字节，# 后为词元的编号。",
-  ],
+  mark_place: ["A number alone or in brackets is a position.", "单独的或括号内的数字为位置。"],
+  mark_bytes: ["� stands for bytes that are no whole character.", "� 表示不成完整字符的字节。"],
 };

@@ -17,6 +17,7 @@ export const WORDS = {
   written: ["writes", "写出"],
   alignment: ["Alignment", "对齐"],
   tree: ["Beam tree", "束搜索树"],
+  likely_number: ["#: the number of a token.", "#：词元的编号。"],
   likely: ["Likely tokens", "候选词元"],
   forceToken: ["force this token", "强制此词元"],
   the_best: ["the best hypothesis", "最佳假设"],
