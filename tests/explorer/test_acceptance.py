@@ -6,6 +6,7 @@ Each figure is printed; a budget that is missed is measured once more before it 
 import re
 import statistics
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -206,6 +207,8 @@ DRAWN = """async ([view, layers, heads, n]) => { const state = await import('/st
 def test_views_are_drawn_at_once(page, site, view, size, budgets):
     page.goto(site)
     page.wait_for_selector("html[data-shell]")
+    # the cards of Home, which are another page's work
+    page.wait_for_load_state("networkidle")
     page.evaluate(DRAWN, [view, *size])
     for at, budget in enumerate(budgets):
         what = f"{view} of {' x '.join(map(str, size))}, {('drawn', 'a token hovered')[at]}, script ms"
@@ -295,7 +298,11 @@ def peak_of(site):
 
 def port_of(process):
     """The port at which a process listens."""
-    sockets = {link.readlink().name for link in (process / "fd").glob("*") if "socket" in str(link.readlink())}
+    sockets = set()
+    for link in (process / "fd").glob("*"):
+        # a connection may end meanwhile
+        with suppress(FileNotFoundError):
+            sockets.add(link.readlink().name)
     for line in (process / "net" / "tcp").read_text().splitlines()[1:]:
         fields = line.split()
         if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
