@@ -321,6 +321,17 @@ def test_a_large_map_is_zoomed_by_keys_wheel_and_drag(page, site):
     assert window(page)["times"] > 3
 
 
+def test_keys_zoom_around_the_chosen_cell(page, site):
+    opened(page, site, f"{LONG}&q=60&k=8")
+    for _ in range(5):
+        page.keyboard.press("+")
+    assert page.locator(".rows.axis .on").count() == page.locator(".columns.axis .on").count() == 1
+    at, part = window(page), 1 / window(page)["times"]
+    size = page.evaluate("import('/static/js/state.js').then((one) => one.trace.value.groups[0].queries.length)")
+    assert at["y"] <= 60 <= at["y"] + part * size
+    assert at["x"] <= 8 <= at["x"] + part * size
+
+
 def test_the_small_map_moves_the_window(page, site):
     opened(page, site, LONG)
     for _ in range(4):

@@ -6,7 +6,7 @@ import { fixed, placesOf, short, significant, weight } from "./digits.js";
 
 /** @typedef {import("./steps.js").Steps} Steps */
 /**
- * `words`, `hint`: what fills these sentences; `options`: where a token is chosen; `link`, `place`: where it is worked;
+ * `words`, `hint`: what fills them; `options`: where a token is chosen; `link`, `place`: where it is worked;
  * `tolerance`: how far a number may be off.
  * @typedef {{ kind: string, words: (string | string[])[], hint: string[], answer: number, shown: string,
  *   tolerance: number, options: string[] | null, link: string, of: string, place: { q: number, k: number, c: number }

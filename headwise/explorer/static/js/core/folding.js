@@ -116,7 +116,7 @@ function cell(weights, down, across, factors, length) {
 const finite = (weight) => (weight === -Infinity ? 0 : weight);
 
 /**
- * The weights of merged words as means over the tokens of a key, so that a long word is no darker for its length alone.
+ * The weights of merged words as means over the tokens of a key, so that a long word is no darker.
  * @param {{ weights: Float32Array, columns: number[][] }} matrix
  */
 export const perPiece = ({ weights, columns }) =>

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Formulas of steps as MathML: the part of LaTeX that they are written in; a command that is not known stays its name.
+ * Formulas of steps as MathML, from the part of LaTeX that they use; an unknown command stays its name.
  */
 
 const SPACE = "http://www.w3.org/1998/Math/MathML";

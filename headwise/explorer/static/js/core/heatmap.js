@@ -31,7 +31,7 @@ export function painted(entries, rows, columns, name) {
 }
 
 /**
- * A window of a painted matrix as large as it is seen, with lines across forbidden cells where cells are large enough.
+ * A window of a painted matrix as large as it is seen, with lines across large forbidden cells.
  * @param {HTMLCanvasElement} canvas where it is drawn @param {HTMLCanvasElement} cells @param {Int16Array} entries
  * @param {import("./zoom.js").Window} window in pixels of the canvas @param {number} columns
  */

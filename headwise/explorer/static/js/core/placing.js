@@ -63,7 +63,7 @@ export function apart(spots, size, field) {
 }
 
 /**
- * A molecule with its angles: bonds of one length, a field as high as it needs; it stands upright where it is too long.
+ * A molecule with its angles: bonds of one length, a field as high as it needs; upright where it is too long.
  * @param {Spot[]} nodes @param {number[][]} bonds @param {number} width @param {number} tallest of a field
  * @param {{ edge?: number, upright?: number }} [how] `edge`: pixels from a node to the end of a field that has this
  * height whatever stands in it; `upright`: of a field in which it stands
@@ -121,7 +121,7 @@ export const isClear = (spot, half, boxes, field) =>
   boxes.every((box) => [0, 1].some((axis) => Math.abs(box[axis] - spot[axis]) >= box[2 + axis] + half[axis]));
 
 /**
- * Where the name of a node stands: within the field, on no box, nearest to its node, off lines if it can be; else
+ * Where the name of a node stands: in the field, on no box, near its node, off lines if it can be; else
  * undefined.
  * @param {number} node @param {number[]} half of the name's width and height
  * @param {{ spots: number[][], pairs: number[][], boxes: number[][], field: number[], nearer: number }} drawing a box

@@ -84,7 +84,7 @@ export function linkOf({ name, working }) {
 }
 
 /**
- * The thread from the input to the output; scale and mask have their place in it where a layer has neither, and values
+ * The thread from input to output; scale and mask have their place where a layer has neither, and values
  * times weights theirs.
  * @param {Steps} steps @param {Place} place
  */

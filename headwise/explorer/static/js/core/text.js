@@ -2,7 +2,7 @@
 /** Numbers and tokens as people read them. */
 
 /**
- * Sums of float32 differ from 1 by as much: a number this near to a bound has reached it, as `headwise.labels` has it.
+ * Sums of float32 differ from 1 by as much: so near to a bound a number has reached it, as in `headwise.labels`.
  */
 const NOISE = 1e-6;
 
@@ -64,7 +64,7 @@ function beside(value, text, places, bound) {
 }
 
 /**
- * What has no picture of its own, or turns what stands around it, as `headwise.labels` has it; joiners of emoji stay.
+ * What has no picture, or turns what stands around it, as in `headwise.labels`; joiners of emoji stay.
  */
 const HIDDEN = /[\p{Cc}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/gu;
 /** Letters that are read from right to left. */

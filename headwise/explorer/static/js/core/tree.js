@@ -88,7 +88,7 @@ function lineOf(first, heirs) {
 }
 
 /**
- * Takes these steps of the lane nearest to `above` where they are free, of a new one below where they are free in none.
+ * Takes these steps of the nearest lane to `above` where they are free, else of a new one below.
  * @param {[number, number][][]} lanes @param {number} above @param {number} begin @param {number} end
  */
 function free(lanes, above, begin, end) {

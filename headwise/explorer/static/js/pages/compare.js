@@ -128,7 +128,7 @@ function follow(one, other) {
 }
 
 /**
- * The input of the first side; a number means another example to another run, which is given what it stands for.
+ * The input of the first side; where a number means another example to another run, what it stands for.
  * @param {Side} one @param {Side} other
  */
 function sameInput(one, other) {
@@ -484,7 +484,7 @@ function difference(panel, one, two, cells) {
 }
 
 /** @param {number} value */
-const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`.replace("+<", "<");
+const withSign = (value) => `${value > 0 ? "+" : ""}${said(value)}`.replace("+<", "<").replace("-", "−");
 
 /** @param {number} value */
 const said = (value) => (value === -Infinity ? lacking() : number(value));

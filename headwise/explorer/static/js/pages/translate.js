@@ -213,7 +213,7 @@ function stop(open) {
 }
 
 /**
- * Forces a token after those of a path, in place of its last; the head stays, so that both outputs can be compared.
+ * Forces a token in place of the last of a path; the head stays, so that both outputs can be compared.
  * @param {Shown["value"]["it"]} it @param {Beam[]} path @param {number} token
  */
 function force(it, path, token) {

@@ -180,7 +180,7 @@ const ofInputs = (described, now) =>
     : described.maps.map((map) => button(part(described, map), map === now, () => (other.value = map.name)));
 
 /**
- * The largest cell of the row that is most divided; special tokens and punctuation only where there is nothing else.
+ * The largest cell of the row that is most divided; one of a word where there is any.
  * @param {{ weights: Float32Array, group: { queries: string[], keys: string[] } }} shown
  * @param {ReturnType<typeof spelled>} tokens
  */

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The tree of a search: a button for each beginning, lines from parents to children, drawn up to the step that is
+ * The tree of a search: a button for each beginning, lines to its children, drawn up to the step that is
  * shown.
  */
 

@@ -43,7 +43,7 @@ const firm = (text) => text.replace(/ (?=[\d行列])|(?<=第) /g, "\u00a0");
 const largest = (row) => Array.from(row).reduce((most, value, at, all) => (value > all[most] ? at : most), 0);
 
 /**
- * An image in grey under what the query of Vision looks at; of a caption the word that gives half of its weight to
+ * An image in grey under what the query of Vision looks at; of a caption the word that gives half its weight to
  * one place, else that on which the page opens.
  * @param {HTMLElement} place @param {state.Trace} trace @returns {Promise<Drawn | null>} null: no layer looks at places
  */
@@ -97,7 +97,7 @@ export async function image(place, trace) {
 }
 
 /**
- * The head in which a query sees fewest places, as the page Vision opens, and the place that it looks at most.
+ * The head of the fewest places, as Vision opens, and the place that it looks at most.
  * @param {string} at @param {state.Group} group @param {number} layer @param {number} q
  * @param {import("../core/overlay.js").Patches} axis
  */

@@ -256,6 +256,13 @@ export function row(place, a, b, spot) {
       h(
         "div",
         { class: "pairs" },
+        h(
+          "div",
+          {},
+          h("i"),
+          h("i"),
+          [a, b].map(({ name }) => h("b", { class: `of-${name}` }, name)),
+        ),
         shown.map((at) => pair(to(at), one[at], two[at], at === k)),
       ),
       count > MOST ? h("p", { class: "note" }, t("largest_keys", MOST, count)) : null,

@@ -10,7 +10,7 @@ import { share } from "../core/text.js";
 /**
  * @typedef {{ spots: number[][], boxes: number[][], numbers: Numbered[], now: number, shown: Edge[], most: number,
  * band: number, letters: number }} How `boxes`: of each node, the middle, half of the width and of the height;
- * `numbers`: beside nodes; `shown`: from the largest weight on; `most`: the weight of the widest line, which has `band`
+ * `numbers`: beside nodes; `shown`: from the largest on; `most`: the weight of the widest line, of `band`
  * pixels; `letters`: pixels of one
  */
 /** @typedef {{ text: string, box: number[] }} Numbered */

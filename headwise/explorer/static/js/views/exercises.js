@@ -72,7 +72,7 @@ const SHOWN = {
 };
 
 /**
- * The cells whose numbers are asked for, as "matrix.row.column"; beside other heads a head has columns of its own.
+ * The cells whose numbers are asked for, as "matrix.row.column"; beside others a head has its own columns.
  * @param {Exercise[]} all @param {Steps | null} steps
  */
 function coveredCells(all, steps) {

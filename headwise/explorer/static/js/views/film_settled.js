@@ -12,7 +12,7 @@ const ENOUGH = 0.8 - 1e-3;
 /** @typedef {import("../core/npy.js").Numbers} Numbers */
 
 /**
- * The place of the frame from which on a head looks where it looks at the end; -1 where it changes up to the end.
+ * The frame from which on a head looks where it does at the end; -1: it changes up to it.
  * @param {Numbers} agreement (steps, heads) @param {number} head
  */
 export function settled({ data, shape: [steps, heads] }, head) {

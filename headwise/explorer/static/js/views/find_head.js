@@ -46,7 +46,7 @@ export const best = (heads, name, sign = 1) =>
     .reduce((most, one) => (sign * one.value > sign * most.value ? one : most));
 
 /**
- * The best head of each kind: none that one without a preference nearly reaches, none of head and number of another.
+ * The best head of each kind: none that an even one nearly reaches, none of head and number of another.
  * @param {Record<string, number>[][]} heads @param {string[]} kinds @param {(name: string) => number} even
  */
 function notable(heads, kinds, even) {

@@ -25,7 +25,7 @@ const EVERY = Int16Array.from({ length: 256 }, (_, entry) => entry);
 
 /**
  * @param {{ weights: Float32Array, scores?: boolean, quantity?: string, top?: number, absent?: Absent, write?: (weight:
- * number) => string }} head `top`: the end of the scale, where it is not the largest number; `write`: weights along it
+ * number) => string }} head `top`: the end of the scale, if not the largest number; `write`: weights along it
  * @returns {Shading}
  */
 export function shading({ weights, scores, quantity, top: given, absent, write }) {

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The map of a head of a long input: blocks of cells in place of cells, as large as the zoom needs, down to exact
+ * The map of a long input: blocks in place of cells, as large as the zoom needs, down to exact
  * weights; the row of any query exactly.
  */
 

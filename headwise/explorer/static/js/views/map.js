@@ -59,7 +59,9 @@ export function mount(place, matrix) {
   const label = Math.max(...room.columns.map((all) => axis.longest(all)));
   const level = label + 6 <= side;
   const over = axis.mount(above, matrix.columns, level ? "level" : "upright", level ? 22 : label + 10);
-  const explain = matrix.quantity ? legend.mount(place) : null;
+  const explain = matrix.quantity
+    ? legend.mount(place, null, () => (side < 6 && matchMedia("(pointer: coarse)").matches ? t("enlarge_touch") : ""))
+    : null;
   cells.style.width = `${side * columns}px`;
   cells.style.height = `${side * rows}px`;
   const within = (/** @type {{ q: number, k: number } | null} */ at) =>

@@ -165,7 +165,7 @@ function spread(values, heads) {
 }
 
 /**
- * Pixels of a cell with which what the map means is seen below it; as large as its width lets it be where that scrolls.
+ * Pixels of a cell, so that what the map means is seen below it; where that scrolls, as many as it is wide.
  * @param {HTMLElement} place @param {number} heads
  */
 function largest(place, heads) {
@@ -305,7 +305,7 @@ function shown({ rows: found, done }, groups) {
 }
 
 /**
- * A head that was muted: the title of its group, its short name, and what looks at it; null: no group has its map.
+ * A head that was muted: the title of its group, its short name, and what looks at it, if a group has its map.
  * @param {{ layer: string, head: number }} muted @param {state.Group[]} groups
  */
 function headOf({ layer, head }, groups) {

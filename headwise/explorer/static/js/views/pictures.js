@@ -240,7 +240,7 @@ export function text(head, of = tinted(head)) {
 }
 
 /**
- * A token as high as a step that has no weight: lines at 7 pixels from each other, from its left end to its right one.
+ * A token as high as a step that has no weight: lines 7 pixels apart across it.
  * @param {number} x @param {number} y @param {number} width @param {string} fill @param {string} stroke
  * @returns {Marks}
  */

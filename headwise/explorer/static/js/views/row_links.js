@@ -129,7 +129,7 @@ async function linksOf(trace, group, title) {
 }
 
 /**
- * A row as a head of one query: of more keys than are drawn those with the largest weights of the chosen head. Nodes
+ * A row as a head of one query: of many keys those with the largest weights of the chosen head. Nodes
  * stand by their weights, tokens in their order.
  * @param {state.Trace} trace @param {state.Group} group @param {number} q @param {Drawn} all
  */

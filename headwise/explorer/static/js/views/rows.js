@@ -55,7 +55,7 @@ function largestOtherKey(row, own) {
 }
 
 /**
- * Of a few rows of the later half the largest weight on another key: the largest weight of all is in a row of two keys.
+ * The largest weight on another key in a few rows of the later half: that of all is in a row of two keys.
  * @param {Rows} rows @param {state.Group} group
  */
 export async function openingRow(rows, group) {

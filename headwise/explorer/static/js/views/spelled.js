@@ -12,7 +12,7 @@
 export const spelled = (trace, group) => (trace.axes && trace.axes[group.name]) || { queries: {}, keys: {} };
 
 /**
- * How many tokens of one sequence were read, where the others are what was written after them; all, where that is not
+ * How many tokens of one sequence were read, where the others were written after them; all, where that is not
  * known. @param {string[]} labels @param {string} output
  */
 export function readOf(labels, output) {

@@ -98,7 +98,7 @@ function longThumbs(grid, line, work) {
 }
 
 /**
- * Switches that mean something for a group: words for sub-words; special tokens shown, hidden, or hidden and shared.
+ * Switches that a group has: words for sub-words; special tokens shown, hidden, or hidden and shared.
  * @param {state.Trace} trace @param {state.Group} group
  */
 function switches(trace, group) {

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * How it is written and what of it is looked at: hypotheses, layer, head, forced tokens; an end to the work, or once
+ * How it is written and what is looked at: hypotheses, layer, head, forced tokens; an end to the work, or once
  * more.
  */
 

@@ -33,11 +33,16 @@ export function put(next, bounds) {
   state.span.value = { x: next.x, y: next.y, times: next.side / bounds.least };
 }
 
-/** Cells so many times as large, around the middle; 0 shows all. @param {number} factor */
+/** Cells so many times as large, around the chosen one; 0 shows all. @param {number} factor */
 function zoom(factor) {
   if (!shown) return;
-  const middle = { x: shown.width / 2, y: shown.height / 2 };
-  put(factor ? zoomed(now(shown), shown, factor, middle) : whole(shown), shown);
+  const [before, { q, k }] = [now(shown), state.cell()];
+  const { x, y, side, tall = side } = before;
+  const point = { x: (k + 0.5 - x) * side, y: (q + 0.5 - y) * tall };
+  // else the middle
+  if (!(point.x >= 0 && point.x < shown.width)) point.x = shown.width / 2;
+  if (!(point.y >= 0 && point.y < shown.height)) point.y = shown.height / 2;
+  put(factor ? zoomed(before, shown, factor, point) : whole(shown), shown);
 }
 
 /**
@@ -128,7 +133,7 @@ export const FROM = 64;
 const SIDE = 96;
 
 /**
- * All of a large map, small, while it is not seen whole, with the window that is seen; a press or a drag moves it.
+ * All of a large map, small, while a part is seen, with that part; a press or a drag moves it.
  * @param {Bounds} bounds
  * @returns {{ node: HTMLElement, put: (entries: Int16Array, ramp: string, down?: number, across?: number) => void,
  * end: () => void }}
