@@ -275,7 +275,7 @@ def test_without_an_input_one_sentence_says_how_to_begin(page, site):
     page.locator("p:visible:has-text('Type an input above, or begin with one of these:')").wait_for()
     assert page.locator("p:visible:has-text('an input')").count() == 1
     # what a picture is stands above them
-    assert page.locator("p.note:has-text('Each picture is a map of one head') + .examples").is_visible()
+    page.locator("p.note:has-text('Each picture is a map of one head') + .examples").wait_for()
 
 
 def test_what_is_typed_on_a_page_that_cannot_show_it_opens_the_page_that_can(page, site):
