@@ -67,7 +67,7 @@ def under(page, canvas, shape, q, k):
     """What the tips say with the pointer over a cell."""
     box = canvas.bounding_box()
     canvas.hover(position={"x": (k + 0.5) * box["width"] / shape[1], "y": (q + 0.5) * box["height"] / shape[0]})
-    return [float(tip.split()[-1]) for tip in page.locator(".tip:visible").all_inner_texts()]
+    return [float(tip.split()[-1].replace("−", "-")) for tip in page.locator(".tip:visible").all_inner_texts()]
 
 
 def bring(page, name):
@@ -323,11 +323,12 @@ def test_what_differs_is_said_in_sentences_and_shown_in_a_row(page, site):
     assert percents(lines[4]) == [pytest.approx((two == 0).mean(), abs=6e-4)]
     # a click on another cell shows its row
     maps = page.locator("canvas.heat")
+    assert page.locator(".pairs > div").first.inner_text().split() == ["A", "B"]
     bring(page, "A")
     box = maps.first.bounding_box()
     maps.first.click(position={"x": box["width"] / one.shape[1] / 2, "y": 1.5 * box["height"] / one.shape[0]})
     page.mouse.move(0, 0)
-    for row, key in zip(page.locator(".pairs > div").all(), range(one.shape[1]), strict=True):
+    for row, key in zip(page.locator(".pairs > div:has(bdi)").all(), range(one.shape[1]), strict=True):
         shown = percents(row.inner_text())
         assert shown == [pytest.approx(one[1, key], abs=6e-4), pytest.approx(two[1, key], abs=6e-4)]
     assert "q=1&k=0" in page.url

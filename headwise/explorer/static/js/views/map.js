@@ -138,7 +138,7 @@ function pressed(event, matrix, rows, columns) {
   if (!move) return;
   event.preventDefault();
   event.stopPropagation();
-  const at = matrix.cell.peek();
+  const at = matrix.cell.peek() || matrix.spot?.();
   const inside = (/** @type {number} */ value, /** @type {number} */ count) => Math.max(0, Math.min(count - 1, value));
   const next = at && { q: inside(at.q + move[0], rows), k: inside(at.k + move[1], columns) };
   matrix.cell.value = next || { q: 0, k: 0 };
