@@ -191,7 +191,7 @@ TINTED = """async () => { const state = await import('/static/js/state.js');
     return queries.map((_, q) => { state.lock({ q, k: -1 }); return keys.map((key) => key.dataset.share); }); }"""
 PAIRED = """async (rows) => { const state = await import('/static/js/state.js');
     return Array.from({ length: rows }, (_, q) => { state.lock({ q, k: 0 });
-        return [...document.querySelectorAll('.pairs > div')].map((row) =>
+        return [...document.querySelectorAll('.pairs > div:has(bdi)')].map((row) =>
             [...row.querySelectorAll(':scope > span:not(.tracks)')].map((cell) => cell.textContent)); }); }"""
 
 
